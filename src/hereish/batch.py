@@ -1,0 +1,285 @@
+"""Many traces at once: the same step, one lane a trace, in blocks that stay in cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hereish.arrays import Bools, Floats, Ints
+from hereish.errors import ParameterError, PointError
+from hereish.mechanism import PredictiveMechanism
+from hereish.randomness import SECURE, Draws, KeyedDraws, SeededDraws
+from hereish.run import Run
+from hereish.session import NOT_PRIVATE
+from hereish.spaces import fault
+from hereish.step import Release, in_window, step
+from hereish.windows import NoReset
+
+_Column = TypeVar("_Column", Floats, Bools)
+
+# Lanes of a block, and points of a chunk: few enough for the cache, enough to hide Python.
+LANES = 4096
+POINTS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Sanitized:
+    """What `sanitize` released, point by point in the order of its input. All of it is public."""
+
+    value: Floats  # (n, 2), or (n,) on a Line; NaN where nothing was released
+    released: Bools  # (n,)
+    hard: Bools  # (n,) fresh noise
+    cost: Floats  # (n,)
+    eps_test: Floats  # (n,) paid for the test
+    eps_noise: Floats  # (n,) what noise cost if it was hard
+    threshold: Floats  # (n,) ±inf where there was no test
+    spent: Floats  # (k,) the most that any one budget window of the trace cost
+    guarantee: str
+    private: bool
+
+    @property
+    def kind(self) -> NDArray[np.str_]:
+        """'hard', 'easy', 'untested', or '' where nothing was released."""
+        easy = np.where(np.isfinite(self.threshold), "easy", "untested")
+        return np.where(self.released, np.where(self.hard, "hard", easy), "")
+
+    def __repr__(self) -> str:
+        warning = "" if self.private else ", NOT PRIVATE"
+        return (
+            f"<Sanitized: {np.count_nonzero(self.released)} of {len(self.released)} points of "
+            f"{len(self.spent)} traces released, {np.count_nonzero(self.hard)} hard{warning}>"
+        )
+
+
+def sanitize(
+    mechanism: PredictiveMechanism,
+    points: ArrayLike,
+    at_s: ArrayLike,
+    offsets: ArrayLike,
+    seed: int | None = None,
+    *,
+    draws: Draws | KeyedDraws | None = None,
+    uniforms: Floats | None = None,
+    users: Sequence[str] | None = None,
+) -> Sanitized:
+    """Sanitise traces laid end to end: trace i is `points[offsets[i]:offsets[i + 1]]`.
+
+    `at_s` are Unix seconds that never fall within a trace. Randomness is secure unless a `seed`
+    (NOT PRIVATE), `draws`, or a row of `uniforms` for each point (NOT PRIVATE) is given; `users`
+    names the traces for KeyedDraws. Each trace has a budget of its own.
+
+    Guarantee: as the mechanism's, for each trace.
+    """
+    m = mechanism
+    x, times, ends = _checked(m, points, at_s, offsets)
+    starts, lengths = ends[:-1], np.diff(ends)
+    source = _source(m, seed, draws, uniforms, users, len(x), len(lengths))
+    out = Sanitized(
+        value=np.full(x.shape, np.nan),
+        released=np.zeros(len(x), dtype=np.bool_),
+        hard=np.zeros(len(x), dtype=np.bool_),
+        cost=np.zeros(len(x)),
+        eps_test=np.zeros(len(x)),
+        eps_noise=np.zeros(len(x)),
+        threshold=np.full(len(x), np.inf),
+        spent=np.zeros(len(lengths)),
+        guarantee=m.guarantee if source.private else NOT_PRIVATE,
+        private=source.private,
+    )
+    # Longest first: the lanes that still have points are always the first ones of a block.
+    order = np.argsort(-lengths, kind="stable")
+    for first in range(0, len(order), LANES):
+        traces = order[first : first + LANES]
+        _block(m, x, times, source, out, traces, starts[traces], lengths[traces])
+    return replace(out, value=out.value[:, 0]) if np.ndim(points) == 1 else out
+
+
+def _block(
+    m: PredictiveMechanism,
+    x: Floats,
+    times: Floats,
+    source: _Source,
+    out: Sanitized,
+    traces: Ints,
+    starts: Ints,
+    lengths: Ints,
+) -> None:
+    """Run some traces, sorted from the longest to the shortest, to their ends."""
+    columns = [getattr(out, name) for name in Release._fields]
+    run = Run.empty(len(traces), m.dim, m.memory)
+    # With one budget for ever, a lane that stopped never releases again and can be left.
+    final = m.on_exhausted == "stop" and isinstance(m.window, NoReset)
+    done = 0
+    while len(traces):
+        steps = int(min(lengths[0] - done, max(1, POINTS // len(traces))))
+        chunk = _Chunk(starts, lengths, done, steps)
+        secrets, at_s = chunk.read(x), chunk.read(times)
+        uniforms = source.chunk(chunk, m.uniforms)
+        targets = [chunk.target(column) for column in columns]
+        most = np.zeros(len(traces))
+        lanes_left = np.searchsorted(-lengths, -np.arange(done, done + steps))
+        for i, n in enumerate(lanes_left.tolist()):
+            if n < len(run.spent):
+                run = run.take(slice(n))
+            now, here = np.ascontiguousarray(at_s[:n, i]), secrets[:n, i]
+            if uniforms is None:
+                u = source.derived(m, traces[:n], run, now, here)
+            else:
+                u = uniforms[:n, i]
+            release, run = step(m, run, here, now, u)
+            for target, column in zip(targets, release, strict=True):
+                target[:n, i] = column
+            np.maximum(most[:n], run.spent, out=most[:n])
+            if final and np.count_nonzero(run.ended) == n:
+                break
+        for column, target in zip(columns, targets, strict=True):
+            chunk.write(column, target)
+        out.spent[traces] = np.maximum(out.spent[traces], most)
+        done += steps
+        n = len(run.spent)
+        going_on = lengths[:n] > done
+        if final:
+            going_on &= ~run.ended
+        keep = np.flatnonzero(going_on)
+        if len(keep) < len(traces):
+            traces, starts, lengths, run = traces[keep], starts[keep], lengths[keep], run.take(keep)
+
+
+class _Chunk:
+    """Some steps of some traces as a rectangle; a view of the data where they lie side by side."""
+
+    def __init__(self, starts: Ints, lengths: Ints, done: int, steps: int) -> None:
+        lanes, length = len(starts), int(lengths[0])
+        self.shape = (lanes, steps)
+        self._span = slice(done, done + steps)
+        side_by_side = starts[0] + length * np.arange(lanes)
+        self._rows = None
+        if lengths[-1] == length and np.array_equal(starts, side_by_side):
+            self._rows = slice(int(starts[0]), int(starts[0]) + lanes * length)
+            return
+        ahead = done + np.arange(steps)
+        self._inside = ahead < lengths[:, None]
+        self._index = starts[:, None] + np.where(self._inside, ahead, 0)
+
+    def read(self, column: _Column) -> _Column:
+        """The rectangle of these values; what lies beyond the end of a trace means nothing."""
+        if self._rows is None:
+            return column[self._index]
+        lanes = self.shape[0]
+        return column[self._rows].reshape(lanes, -1, *column.shape[1:])[:, self._span]
+
+    target = read
+    """Where to write results: the column itself, or a copy that `write` puts back."""
+
+    def write(self, column: _Column, target: _Column) -> None:
+        """Put a copied rectangle back in its place."""
+        if self._rows is None:
+            column[self._index[self._inside]] = target[self._inside]
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where the uniforms of a batch come from."""
+
+    draws: Draws | KeyedDraws | None
+    given: Floats | None
+    users: Sequence[str]
+
+    @property
+    def private(self) -> bool:
+        return self.draws is not None and self.draws.private
+
+    def chunk(self, chunk: _Chunk, width: int) -> Floats | None:
+        """Uniforms for the whole rectangle, or None if they can only be derived step by step."""
+        if self.given is not None:
+            return chunk.read(self.given)
+        if self.draws is None or isinstance(self.draws, KeyedDraws):
+            return None
+        lanes, steps = chunk.shape
+        return self.draws.uniforms(lanes * steps * width).reshape(lanes, steps, width)
+
+    def derived(
+        self, m: PredictiveMechanism, traces: Ints, run: Run, at_s: Floats, x: Floats
+    ) -> Floats:
+        """Uniforms from the identity of each report."""
+        assert isinstance(self.draws, KeyedDraws)  # for the type checker: `chunk` says so
+        public = in_window(m, run, at_s)
+        users = [self.users[trace] for trace in traces]
+        return self.draws.derive(users, public.window, public.reports, at_s, x, m.uniforms)
+
+
+def _source(
+    m: PredictiveMechanism,
+    seed: int | None,
+    draws: Draws | KeyedDraws | None,
+    uniforms: Floats | None,
+    users: Sequence[str] | None,
+    points: int,
+    traces: int,
+) -> _Source:
+    if sum(given is not None for given in (seed, draws, uniforms)) > 1:
+        raise ParameterError("give at most one of seed, draws and uniforms")
+    if isinstance(draws, KeyedDraws) != (users is not None):
+        raise ParameterError("users are needed with KeyedDraws, and only with them")
+    if users is not None and len(users) != traces:
+        raise ParameterError(f"users must name each of the {traces} traces, found {len(users)}")
+    if uniforms is not None:
+        uniforms = np.asarray(uniforms, dtype=np.float64)
+        if uniforms.shape != (points, m.uniforms):
+            raise ParameterError(
+                f"uniforms must have shape {(points, m.uniforms)}, found {uniforms.shape}"
+            )
+        if uniforms.size and not (uniforms.min() > 0.0 and uniforms.max() < 1.0):
+            raise ParameterError("uniforms must lie strictly between 0 and 1")
+        return _Source(None, uniforms, ())
+    if seed is not None:
+        draws = SeededDraws(seed)
+    return _Source(draws or SECURE, None, users or ())
+
+
+def _checked(
+    m: PredictiveMechanism, points: ArrayLike, at_s: ArrayLike, offsets: ArrayLike
+) -> tuple[Floats, Floats, Ints]:
+    """The input as arrays, or an error that names the row and not what is in it."""
+    try:
+        x = np.ascontiguousarray(points, dtype=np.float64)
+        times = np.ascontiguousarray(at_s, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise PointError("points and at_s must be arrays of numbers") from None
+    if x.ndim == 1 and m.dim == 1:
+        x = x[:, None]
+    if x.ndim != 2 or x.shape[1] != m.dim:
+        raise ParameterError(f"points must have shape (n, {m.dim}), found {np.shape(points)}")
+    if times.shape != (len(x),):
+        raise ParameterError(f"at_s must have shape ({len(x)},), found {times.shape}")
+    ends = np.asarray(offsets)
+    if ends.ndim != 1 or ends.dtype.kind not in "iu" or len(ends) == 0:
+        raise ParameterError("offsets must be whole numbers: 0, then where each trace ends")
+    ends = ends.astype(np.int64)
+    if ends[0] != 0 or ends[-1] != len(x) or (np.diff(ends) < 0).any():
+        raise ParameterError(f"offsets must start at 0, never fall, and end at {len(x)}")
+    wrong = fault(m.space, x) or _time_fault(times, ends)
+    if wrong is not None:
+        row, words = wrong
+        trace = int(np.searchsorted(ends, row, side="right")) - 1
+        raise PointError(
+            f"row {row} (point {row - ends[trace]} of trace {trace}): {words}; nothing was released"
+        )
+    return x, times, ends
+
+
+def _time_fault(times: Floats, ends: Ints) -> tuple[int, str] | None:
+    if not len(times):
+        return None
+    if not (np.isfinite(times.min()) and np.isfinite(times.max())):
+        return int(np.flatnonzero(~np.isfinite(times))[0]), "its time is not a finite number"
+    backwards = np.empty(len(times), dtype=np.bool_)
+    np.less(times[1:], times[:-1], out=backwards[1:])
+    backwards[ends[:-1][ends[:-1] < len(times)]] = False
+    if backwards.any():
+        return int(np.flatnonzero(backwards)[0]), "its time is before that of the point before it"
+    return None

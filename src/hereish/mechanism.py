@@ -1,0 +1,305 @@
+"""The mechanism: a frozen bundle of parts that checks, once, that they fit each other."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from hereish.arrays import Anything
+from hereish.budget import AlwaysNoise, Bound, BudgetManager, Constants, FixedRate, FixedUtility
+from hereish.closeness import ClosenessTest, LaplaceTest
+from hereish.errors import HereishError, ParameterError, PartError
+from hereish.prediction import Parrot, Prediction
+from hereish.privacy import Privacy, positive
+from hereish.run import Run
+from hereish.skip import SkipRule
+from hereish.spaces import Space, Sphere
+from hereish.step import prepare
+from hereish.windows import NoReset, Window, as_window
+
+if TYPE_CHECKING:
+    from hereish.randomness import Draws, KeyedDraws
+    from hereish.session import Session
+
+OnExhausted = Literal["stop", "predict"]
+
+
+class DoesNotPay(UserWarning):
+    """The predictive mechanism is expected to cost more than independent noise."""
+
+
+@dataclass(frozen=True)
+class PredictiveMechanism:
+    """Guess, test privately, and draw fresh noise only where the guess is not close enough.
+
+    `fixed_utility`, `fixed_rate` and `independent` build the usual ones. Build it by hand to use
+    parts of your own; parts that do not fit each other are refused here.
+
+    Guarantee: the reports of one budget window are together `privacy.eps_per_m`-private per
+    metre between two traces (the largest distance at any one time), whatever the parts predict.
+    """
+
+    privacy: Privacy
+    budget: BudgetManager
+    space: Space = Sphere()
+    prediction: Prediction = Parrot()
+    test: ClosenessTest = LaplaceTest()
+    skip: SkipRule | None = None
+    window: Window = NoReset()
+    on_exhausted: OnExhausted = "stop"
+    bound: Bound = field(init=False, repr=False, compare=False)
+    uniforms: int = field(init=False, repr=False, compare=False)
+    memory: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.privacy, Privacy):
+            raise ParameterError(
+                f"privacy must be a hereish.Privacy, found {type(self.privacy).__name__}"
+            )
+        if self.on_exhausted not in ("stop", "predict"):
+            raise ParameterError(
+                f"on_exhausted must be 'stop' or 'predict', found {self.on_exhausted!r}"
+            )
+        derived = {
+            "window": as_window(self.window),
+            "bound": Bound(self.privacy.eps_per_m),
+            "uniforms": _member(self.test, "uniforms") + _member(self.space, "uniforms"),
+            "memory": max(1, int(getattr(self.prediction, "memory", 1))),
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
+        _rehearse(self)
+
+    @property
+    def dim(self) -> int:
+        """How many numbers a point has."""
+        return len(self.space.coordinates)
+
+    @property
+    def break_even(self) -> float | None:
+        """The prediction rate above which this pays; None if its manager has no such number."""
+        constants = getattr(self.budget, "constants", None)
+        return constants.k if isinstance(constants, Constants) else None
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised, in a sentence."""
+        return f"For {self.window.covers()}: {self.privacy}."
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the parts and their settings, so that a saved state is not used with others."""
+        parts = (self.budget, self.space, self.prediction, self.test, self.skip, self.window)
+        return "; ".join([repr(self.privacy), *map(_described, parts), self.on_exhausted])
+
+    def session(
+        self,
+        *,
+        seed: int | None = None,
+        draws: Draws | KeyedDraws | None = None,
+        user: str | None = None,
+    ) -> Session:
+        """A live session for one trace. Secure unless a seed (NOT PRIVATE) or draws are given."""
+        from hereish.session import Session
+
+        return Session(self, seed=seed, draws=draws, user=user)
+
+
+def fixed_utility(
+    privacy: Privacy,
+    accuracy_m: float,
+    *,
+    eta: float = 0.5,
+    gamma: float = 0.8,
+    delta: float = 0.9,
+    prediction_rate: float = 0.70,
+    prediction: Prediction | None = None,
+    test: ClosenessTest | None = None,
+    skip: SkipRule | None = None,
+    space: Space | None = None,
+    window: Window | str | timedelta | None = None,
+    on_exhausted: OnExhausted = "stop",
+) -> PredictiveMechanism:
+    """Reports accurate to `accuracy_m` (with probability `delta` when hard), as many as fit.
+
+    `prediction_rate` is only used to warn when the settings would not pay.
+    """
+    space, test = space or Sphere(), test or LaplaceTest()
+    constants = _constants(space, test, eta, gamma, delta, prediction_rate)
+    budget = FixedUtility(positive("accuracy_m", accuracy_m), constants)
+    _one_report_fits(privacy, constants.c_noise, budget.accuracy)
+    return PredictiveMechanism(
+        privacy,
+        budget,
+        space,
+        prediction or Parrot(),
+        test,
+        skip,
+        as_window(window),
+        on_exhausted,
+    )
+
+
+def fixed_rate(
+    privacy: Privacy,
+    reports: int,
+    *,
+    eta: float = 0.6,
+    gamma: float = 0.8,
+    delta: float = 0.9,
+    prediction_rate: float = 0.75,
+    prediction: Prediction | None = None,
+    test: ClosenessTest | None = None,
+    skip: SkipRule | None = None,
+    space: Space | None = None,
+    window: Window | str | timedelta | None = None,
+    on_exhausted: OnExhausted = "stop",
+) -> PredictiveMechanism:
+    """About `reports` reports on average, each as accurate as the rest of the budget allows.
+
+    `prediction_rate` is what to expect until the run itself tells, after 10 reports or a quarter
+    of the planned ones. The number of reports is a plan, not a promise: a trace that is harder to
+    predict than expected ends sooner, and an easier one later.
+    """
+    space, test = space or Sphere(), test or LaplaceTest()
+    constants = _constants(space, test, eta, gamma, delta, prediction_rate)
+    planned = _whole("reports", reports)
+    budget = FixedRate(
+        rate=Bound(privacy.eps_per_m).part(1.0 / planned),
+        prediction_rate=prediction_rate,
+        learn_after=min(10, math.ceil(planned / 4)),
+        constants=constants,
+    )
+    return PredictiveMechanism(
+        privacy,
+        budget,
+        space,
+        prediction or Parrot(),
+        test,
+        skip,
+        as_window(window),
+        on_exhausted,
+    )
+
+
+def independent(
+    privacy: Privacy,
+    *,
+    reports: int | None = None,
+    accuracy_m: float | None = None,
+    delta: float = 0.9,
+    space: Space | None = None,
+    window: Window | str | timedelta | None = None,
+    on_exhausted: OnExhausted = "stop",
+) -> PredictiveMechanism:
+    """Fresh noise for each report: exactly `reports` of them, or as many of `accuracy_m` as fit."""
+    space = space or Sphere()
+    if (reports is None) == (accuracy_m is None):
+        raise ParameterError("give either reports or accuracy_m, not both and not neither")
+    if reports is not None:
+        eps_noise = Bound(privacy.eps_per_m).part(1.0 / _whole("reports", reports))
+    else:
+        c_noise = space.c_noise(delta)
+        eps_noise = c_noise / positive("accuracy_m", accuracy_m)  # type: ignore[arg-type]  # given
+        _one_report_fits(privacy, c_noise, c_noise / eps_noise)
+    return PredictiveMechanism(
+        privacy,
+        AlwaysNoise(eps_noise),
+        space,
+        window=as_window(window),
+        on_exhausted=on_exhausted,
+    )
+
+
+def _constants(
+    space: Space, test: ClosenessTest, eta: float, gamma: float, delta: float, expected: float
+) -> Constants:
+    constants = Constants(space.c_noise(delta), test.c_test(delta), eta, gamma)
+    if not 0.0 <= expected < 1.0:
+        raise ParameterError(f"prediction_rate must be at least 0 and below 1, found {expected!r}")
+    if expected <= constants.k:
+        warnings.warn(
+            f"testing pays only if more than {constants.k:.1%} of the reports are predicted, and "
+            f"{expected:.1%} are expected; hereish.independent would spend less",
+            DoesNotPay,
+            stacklevel=3,
+        )
+    return constants
+
+
+def _one_report_fits(privacy: Privacy, c_noise: float, accuracy: float) -> None:
+    if c_noise / accuracy > privacy.eps_per_m:
+        raise ParameterError(
+            f"one report of accuracy {accuracy:g} costs {c_noise / accuracy:.4g} and the whole "
+            f"budget is {privacy.eps_per_m:.4g}; ask for {c_noise / privacy.eps_per_m:.4g} or "
+            "more, or for less privacy"
+        )
+
+
+def _whole(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ParameterError(f"{name} must be a whole number from 1, found {value!r}")
+    if value > 10**9:
+        raise ParameterError(f"{name} must be at most 1e9, found {value!r}")
+    return int(value)
+
+
+def _described(part: Anything) -> str:
+    """A part by its settings if it shows them, else by its name; never by its address."""
+    if hasattr(part, "__qualname__"):
+        return f"{part.__module__}.{part.__qualname__}"
+    kind = type(part)
+    return repr(part) if kind.__repr__ is not object.__repr__ else kind.__qualname__
+
+
+def _member(part: Anything, name: str) -> int:
+    count = getattr(part, name, None)
+    if not isinstance(count, int) or count < 0:
+        raise PartError(f"{_described(part)} must have a whole number {name!r}, found {count!r}")
+    return count
+
+
+def _rehearse(m: PredictiveMechanism) -> None:
+    """Run each part once on made-up points, so that a misfit is found here and not in use."""
+    lanes = 2
+    at_s = np.zeros(lanes)
+    zeros = np.zeros((lanes, m.dim))
+    half = np.full((lanes, m.uniforms), 0.5)
+    tests = m.test.uniforms
+
+    def part(name: str, call: Callable[[], Anything], shape: tuple[int, ...], kind: str) -> Anything:
+        try:
+            answer = np.asarray(call())
+        except HereishError:
+            raise
+        except Exception as broken:
+            raise PartError(f"{name} does not fit the other parts: {broken!r}") from broken
+        if answer.shape != shape or answer.dtype.kind != kind:
+            raise PartError(
+                f"{name} must return an array of shape {shape} and kind {kind!r}, "
+                f"found shape {answer.shape} and kind {answer.dtype.kind!r}"
+            )
+        return answer
+
+    point = part("space.snap", lambda: m.space.snap(zeros), zeros.shape, "f")
+    part("space.distance", lambda: m.space.distance(point, point), (lanes,), "f")
+    part("space.noise", lambda: m.space.noise(point, 1.0, half[:, tests:]), zeros.shape, "f")
+    ask = (m.space, point, point, 1.0, 1.0, half[:, :tests])
+    part("test", lambda: m.test(*ask), (lanes,), "b")
+    empty = Run.empty(lanes, m.dim, m.memory)
+    seen = empty._replace(
+        values=np.broadcast_to(point[:, None], empty.values.shape),
+        times_s=np.zeros_like(empty.times_s),
+        reports=np.ones(lanes, dtype=np.int64),
+        hard_at_s=at_s,
+        tested_at_s=at_s,
+    )
+    for run in (empty, seen):
+        name = "prediction, budget manager, skip rule or window"
+        part(name, lambda run=run: prepare(m, run, at_s + 60.0).fits, (lanes,), "b")

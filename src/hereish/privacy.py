@@ -1,0 +1,53 @@
+"""What a user asks for: a level of indistinguishability inside a radius."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hereish.errors import ParameterError
+
+# Beyond these the quantum of `budget.Bound` or the noise itself would leave the range of doubles.
+_SMALLEST_EPS, _LARGEST_EPS = 1e-200, 1e200
+
+
+def positive(name: str, value: float) -> float:
+    """`value` as a float, or an error that names the parameter."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be a number, found {value!r}") from None
+    if not (math.isfinite(number) and number > 0):
+        raise ParameterError(f"{name} must be a finite number above 0, found {value!r}")
+    return number
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """Two places `radius_m` apart differ in any probability by a factor of at most `exp(level)`.
+
+    The whole budget of a window; half as far apart, half the level, and so on.
+    """
+
+    level: float
+    radius_m: float
+
+    def __post_init__(self) -> None:
+        positive("level", self.level)
+        positive("radius_m", self.radius_m)
+        if not _SMALLEST_EPS <= self.eps_per_m <= _LARGEST_EPS:
+            raise ParameterError(
+                f"level / radius_m must lie between {_SMALLEST_EPS} and {_LARGEST_EPS}, "
+                f"found {self.eps_per_m!r}"
+            )
+
+    @property
+    def eps_per_m(self) -> float:
+        """The budget: privacy loss per metre between two secrets."""
+        return self.level / self.radius_m
+
+    def __str__(self) -> str:
+        return (
+            f"places {self.radius_m:g} m apart differ in probability "
+            f"by a factor of at most {math.exp(min(self.level, 700.0)):.4g}"
+        )

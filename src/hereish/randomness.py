@@ -1,0 +1,173 @@
+"""Where uniforms come from: secure by default, seeded on request, or derived from a key.
+
+A uniform is an odd multiple of 2**-53: 52 random bits, never 0 and never 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+
+from hereish.arrays import Floats, Ints
+from hereish.errors import ParameterError
+
+_KEY_BYTES = 32
+_BUFFER_UNIFORMS = 512
+_ZEROS = bytes(1 << 20)
+
+
+class Draws(Protocol):
+    """A source of uniforms."""
+
+    private: bool
+    """False if somebody else could draw the same numbers."""
+
+    def uniforms(self, count: int) -> Floats:
+        """The next `count` uniforms; none is ever handed out twice."""
+        ...
+
+
+def _stream(key: bytes) -> CipherContext:
+    # AES-256 in counter mode: the stream is the encryption of zeros. A key is used for one stream
+    # only, so the counter may start at nought.
+    return Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+
+
+def _read(stream: CipherContext, count: int) -> Floats:
+    bits = np.empty(count, dtype="<u8")
+    raw = memoryview(bits).cast("B")
+    for start in range(0, len(raw), len(_ZEROS)):
+        part = raw[start : start + len(_ZEROS)]
+        stream.update_into(memoryview(_ZEROS)[: len(part)], part)
+    return _as_uniforms(bits)
+
+
+def _as_uniforms(bits: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> Floats:
+    """52 of the 64 bits as the mantissa of a number in [1, 2), moved to (0, 1). In place."""
+    bits >>= np.uint64(12)
+    bits |= np.uint64(0x3FF0000000000000)
+    uniforms: Floats = bits.view("<f8")
+    uniforms -= 1.0 - 2.0**-53
+    return uniforms
+
+
+_forks = 0
+
+
+def _note_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
+
+
+class SecureDraws(threading.local):
+    """Keys from the operating system, each expanded once by a stream cipher and then forgotten.
+
+    Every thread has a buffer of its own, and a forked child throws its parent's away, so no
+    number is handed out twice. Used numbers are wiped.
+    """
+
+    private = True
+
+    def __init__(self) -> None:
+        self._buffer: Floats = np.empty(0)
+        self._next = 0
+        self._owner = (0, 0)
+
+    def uniforms(self, count: int) -> Floats:
+        if count > _BUFFER_UNIFORMS // 4:
+            return _read(_stream(os.urandom(_KEY_BYTES)), count)
+        owner = (os.getpid(), _forks)
+        if self._next + count > len(self._buffer) or owner != self._owner:
+            self._buffer = _read(_stream(os.urandom(_KEY_BYTES)), _BUFFER_UNIFORMS)
+            self._next, self._owner = 0, owner
+        unused = self._buffer[self._next : self._next + count]
+        drawn = unused.copy()
+        unused[:] = 0.0
+        self._next += count
+        return drawn
+
+    def __repr__(self) -> str:
+        return "SecureDraws()"
+
+
+SECURE = SecureDraws()
+
+
+class SeededDraws:
+    """The same numbers each time: for experiments and tests. NOT PRIVATE."""
+
+    private = False
+
+    def __init__(self, seed: int, skip: int = 0) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+            raise ParameterError(f"seed must be a whole number, found {type(seed).__name__}")
+        self.seed = int(seed)
+        self.drawn = 0
+        self._stream = _stream(hashlib.sha256(b"hereish seed %d" % self.seed).digest())
+        while self.drawn < skip:
+            self.uniforms(min(skip - self.drawn, 1 << 17))
+
+    def uniforms(self, count: int) -> Floats:
+        self.drawn += count
+        return _read(self._stream, count)
+
+    def __repr__(self) -> str:
+        return f"SeededDraws({self.seed}), NOT PRIVATE"
+
+
+class KeyedDraws:
+    """Uniforms that are a function of a secret key and of the whole identity of a report.
+
+    A report that is computed again (a retry, a replayed request, a Spark task that ran twice)
+    gets the same uniforms and so the same release, not a second one. The value is part of the
+    identity: two different secrets never share their uniforms. Whoever has the key can undo the
+    noise; keep it like the secrets themselves.
+    """
+
+    private = True
+
+    def __init__(self, key: bytes) -> None:
+        if not isinstance(key, bytes) or len(key) < 16:
+            raise ParameterError("key must be bytes, at least 16 of them, from os.urandom")
+        self._keyed = hashlib.blake2b(
+            digest_size=64, key=hashlib.sha512(key).digest(), person=b"hereish report"
+        )
+
+    def derive(
+        self,
+        users: Sequence[str],
+        windows: Ints,
+        steps: Ints,
+        at_s: Floats,
+        values: Floats,
+        count: int,
+    ) -> Floats:
+        """`count` uniforms for each report: user, window, step in the window, time, true value."""
+        identity = np.empty((len(at_s), 3 + values.shape[1]), dtype="<u8")
+        identity[:, 0], identity[:, 1] = windows, steps
+        floats = identity.view("<f8")
+        floats[:, 2], floats[:, 3:] = at_s, values
+        floats[:, 2:] += 0.0  # -0.0 and 0.0 are the same place
+        blocks = -(-count // 8)
+        bits = np.empty((len(at_s), blocks * 8), dtype="<u8")
+        for lane, (user, row) in enumerate(zip(users, identity, strict=True)):
+            name = user.encode()
+            for block in range(blocks):
+                digest = self._keyed.copy()
+                # The rest has a fixed length, so the name needs no length of its own.
+                digest.update(bytes([block]) + row.tobytes() + name)
+                bits[lane, block * 8 : block * 8 + 8] = np.frombuffer(digest.digest(), "<u8")
+        return _as_uniforms(bits[:, :count].copy())
+
+    def __repr__(self) -> str:
+        return "KeyedDraws(…)"

@@ -1,0 +1,81 @@
+"""Run: what was released so far, and nothing else. All of it is public."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hereish.arrays import Anything, Bools, Floats, Ints
+
+NO_WINDOW = np.iinfo(np.int64).min
+
+
+class Run(NamedTuple):
+    """The released history of each lane, in constant space: sums, and the last few releases.
+
+    `values`, `times_s` and `hards` hold the last `memory` releases of each lane, newest first, NaN
+    where there are none yet. `reports`, `easy`, `spent` and `ended` speak of the current window.
+    """
+
+    values: Floats  # (lanes, memory, dim)
+    times_s: Floats  # (lanes, memory)
+    hards: Bools  # (lanes, memory)
+    reports: Ints  # released in this window, free ones included
+    easy: Ints  # those that were predictions, tested or not
+    spent: Floats  # a whole number of quanta, see budget.Bound
+    ended: Bools  # the budget of this window is exhausted
+    window: Ints
+    hard_at_s: Floats  # time of the last hard release, NaN before the first
+    hard_threshold: Floats  # the threshold that it failed; -inf if it was not tested
+    tested_at_s: Floats  # time of the last release on which the secret had a say
+
+    @classmethod
+    def empty(cls, lanes: int, dim: int, memory: int = 1) -> Run:
+        """No release yet, in any lane."""
+        never = np.full(lanes, np.nan)
+        return cls(
+            values=np.full((lanes, memory, dim), np.nan),
+            times_s=np.full((lanes, memory), np.nan),
+            hards=np.zeros((lanes, memory), dtype=np.bool_),
+            reports=np.zeros(lanes, dtype=np.int64),
+            easy=np.zeros(lanes, dtype=np.int64),
+            spent=np.zeros(lanes),
+            ended=np.zeros(lanes, dtype=np.bool_),
+            window=np.full(lanes, NO_WINDOW, dtype=np.int64),
+            hard_at_s=never,
+            hard_threshold=np.full(lanes, -np.inf),
+            tested_at_s=never,
+        )
+
+    @property
+    def value(self) -> Floats:
+        """The last release of each lane."""
+        return self.values[:, 0]
+
+    @property
+    def at_s(self) -> Floats:
+        """When it was released."""
+        return self.times_s[:, 0]
+
+    @property
+    def hard(self) -> Ints:
+        """How many releases of this window were fresh noise."""
+        return self.reports - self.easy
+
+    def take(self, lanes: Anything) -> Run:
+        """Only these lanes (a slice, a mask or indices)."""
+        return Run(*(field[lanes] for field in self))
+
+    def in_window(self, window: Ints) -> Run:
+        """The same history, with a fresh budget in the lanes whose window is a new one."""
+        new = window != self.window
+        if not np.count_nonzero(new):
+            return self
+        return self._replace(
+            reports=np.where(new, 0, self.reports),
+            easy=np.where(new, 0, self.easy),
+            spent=np.where(new, 0.0, self.spent),
+            ended=self.ended & ~new,
+            window=window,
+        )

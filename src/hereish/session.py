@@ -1,0 +1,229 @@
+"""Live: one trace, one report at a time."""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import numpy as np
+
+from hereish.arrays import Floats
+from hereish.errors import BudgetExhausted, ParameterError, PointError, StateError
+from hereish.mechanism import PredictiveMechanism
+from hereish.randomness import SECURE, Draws, KeyedDraws, SeededDraws
+from hereish.run import NO_WINDOW, Run
+from hereish.spaces import fault
+from hereish.step import Release, in_window, prepare, step
+
+Kind = Literal["hard", "easy", "untested"]
+NOT_PRIVATE = "NOT PRIVATE: the randomness can be repeated by others."
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One release. All of it may be public."""
+
+    value: Any  # a tuple of coordinates, or on a Line one number
+    kind: Kind  # fresh noise, a guess that passed the test, or a guess that was not tested
+    cost: float
+    at: datetime
+    covers: str  # which reports share the budget that this one was paid from
+
+
+class Session:
+    """Reports one trace. Keeps the public run and nothing else; safe to share between threads.
+
+    Guarantee: as its mechanism's, unless it was made with a seed.
+    """
+
+    def __init__(
+        self,
+        mechanism: PredictiveMechanism,
+        *,
+        seed: int | None = None,
+        draws: Draws | KeyedDraws | None = None,
+        user: str | None = None,
+    ) -> None:
+        if seed is not None and draws is not None:
+            raise ParameterError("give a seed or draws, not both")
+        if isinstance(draws, KeyedDraws) != (user is not None):
+            raise ParameterError("a user is needed with KeyedDraws, and only with them")
+        self.mechanism = mechanism
+        self._draws = SeededDraws(seed) if seed is not None else draws or SECURE
+        self._user = user
+        self._run = Run.empty(1, mechanism.dim, mechanism.memory)
+        self._lock = threading.Lock()
+
+    @property
+    def run(self) -> Run:
+        """The public history: one lane."""
+        return self._run
+
+    @property
+    def spent(self) -> float:
+        """What the reports of the window of the last report cost."""
+        return float(self._run.spent[0])
+
+    @property
+    def remaining(self) -> float:
+        """What is left of that window's budget."""
+        return self.mechanism.privacy.eps_per_m - self.spent
+
+    @property
+    def private(self) -> bool:
+        """False if it was made with a seed or other draws that can be repeated."""
+        return self._draws.private
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised, in a sentence."""
+        return self.mechanism.guarantee if self.private else NOT_PRIVATE
+
+    def __repr__(self) -> str:
+        warning = "" if self.private else ", NOT PRIVATE"
+        return f"<Session: {int(self._run.reports[0])} reports, spent {self.spent:.6g}{warning}>"
+
+    def report(self, x: Any, at: datetime) -> Report:
+        """Report roughly where `x` is. Spends, remembers, and only then returns.
+
+        Raises PointError (nothing is spent) for a bad point or time, and BudgetExhausted when
+        the worst case does not fit and the mechanism was told to stop.
+        """
+        m = self.mechanism
+        point = _point(m, x)
+        at_s = _seconds(at)
+        with self._lock:
+            run = self._run
+            if at_s[0] < run.times_s[0, 0]:
+                raise PointError(
+                    "time goes backwards: the report before this one was made at "
+                    f"{run.times_s[0, 0]:.6f} s (Unix time); nothing was spent"
+                )
+            release, after = step(m, run, point, at_s, self._uniforms(run, point, at_s))
+            self._run = after
+        window = int(after.window[0])
+        covers = m.window.covers(None if window == NO_WINDOW else window)
+        if not release.released[0]:
+            worst = prepare(m, run, at_s)
+            requested = float(np.asarray(worst.eps_test + worst.eps_noise).reshape(-1)[0])
+            raise BudgetExhausted(requested, m.bound.total - float(after.spent[0]), covers)
+        value = release.value[0].tolist()
+        return Report(
+            value=value[0] if len(value) == 1 else tuple(value),
+            kind=_kind(release),
+            cost=float(release.cost[0]),
+            at=at,
+            covers=covers,
+        )
+
+    def _uniforms(self, run: Run, point: Floats, at_s: Floats) -> Floats:
+        m = self.mechanism
+        if isinstance(self._draws, KeyedDraws):
+            public = in_window(m, run, at_s)
+            identity = (public.window, public.reports, at_s, point)
+            return self._draws.derive([str(self._user)], *identity, m.uniforms)
+        return self._draws.uniforms(m.uniforms).reshape(1, -1)
+
+    def to_state(self) -> dict[str, Any]:
+        """The session as plain numbers, strings and lists, fit for JSON. Holds no secret."""
+        return {
+            "version": _STATE_VERSION,
+            "mechanism": self.mechanism.fingerprint,
+            "drawn": getattr(self._draws, "drawn", 0),
+            "run": {name: _plain(field[0]) for name, field in self._run._asdict().items()},
+        }
+
+    @classmethod
+    def from_state(
+        cls,
+        mechanism: PredictiveMechanism,
+        state: dict[str, Any],
+        *,
+        seed: int | None = None,
+        draws: Draws | KeyedDraws | None = None,
+        user: str | None = None,
+    ) -> Session:
+        """The session that `to_state` described. Its mechanism must be the same one.
+
+        A seeded session goes on where its numbers were; a secure one never repeats any.
+        """
+        session = cls(mechanism, seed=seed, draws=draws, user=user)
+        if not isinstance(state, dict) or state.get("version") != _STATE_VERSION:
+            raise StateError(f"a state of version {_STATE_VERSION} from Session.to_state is needed")
+        if state.get("mechanism") != mechanism.fingerprint:
+            raise StateError(
+                f"the state was made by another mechanism: {state.get('mechanism')!r}; "
+                f"this one is {mechanism.fingerprint!r}"
+            )
+        session._run = _restored(session._run, state.get("run"), mechanism.bound.total)
+        if seed is not None:
+            session._draws = SeededDraws(seed, skip=int(state.get("drawn", 0)))
+        return session
+
+
+_STATE_VERSION = 1
+
+
+def _point(m: PredictiveMechanism, x: Any) -> Floats:
+    """The secret as one row, or an error that does not contain it."""
+    dim = m.dim
+    try:
+        point = np.array(x, dtype=np.float64).reshape(1, -1)
+    except (TypeError, ValueError):
+        raise PointError(f"a point must be {dim} number(s); nothing was spent") from None
+    if point.shape[1] != dim:
+        raise PointError(
+            f"a point must be {dim} number(s), found {point.shape[1]}; nothing was spent"
+        )
+    wrong = fault(m.space, point)
+    if wrong is not None:
+        raise PointError(f"bad point: {wrong[1]}; nothing was spent")
+    return point
+
+
+def _seconds(at: datetime) -> Floats:
+    if not isinstance(at, datetime):
+        raise PointError(f"at must be a datetime, found {type(at).__name__}; nothing was spent")
+    if at.utcoffset() is None:
+        raise PointError(
+            "at must say its time zone (datetime(…, tzinfo=UTC)), found a naive datetime; "
+            "nothing was spent"
+        )
+    return np.array([at.timestamp()])
+
+
+def _kind(release: Release) -> Kind:
+    if release.hard[0]:
+        return "hard"
+    threshold = release.threshold
+    alone = threshold[0] if isinstance(threshold, np.ndarray) and threshold.ndim else threshold
+    return "easy" if math.isfinite(alone) else "untested"
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: lists, and strings for the numbers that JSON lacks."""
+    if isinstance(value, np.ndarray):
+        return [_plain(item) for item in value]
+    plain = value.item()
+    return str(plain) if isinstance(plain, float) and not math.isfinite(plain) else plain
+
+
+def _restored(empty: Run, fields: Any, total: float) -> Run:
+    if not isinstance(fields, dict) or set(fields) != set(Run._fields):
+        raise StateError(f"a saved run must have the fields {', '.join(Run._fields)}")
+    restored = []
+    for name, like in empty._asdict().items():
+        try:
+            value = np.array(fields[name], dtype=like.dtype)[None]
+        except (TypeError, ValueError, OverflowError):
+            raise StateError(f"the saved run has a broken {name}") from None
+        if value.shape != like.shape:
+            raise StateError(f"the saved run has {name} of shape {value.shape}, not {like.shape}")
+        restored.append(value)
+    run = Run(*restored)
+    if not 0.0 <= run.spent[0] <= total:
+        raise StateError("the saved run has spent less than nothing or more than the budget")
+    return run

@@ -1,0 +1,245 @@
+"""Where secrets live: distance, noise, and the public grid that releases are rounded to.
+
+A space is anything with the members of `Space`. Arrays have one row a lane and one column a
+coordinate, so one report and a million go through the same lines.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from hereish import noise
+from hereish.arrays import Floats, PerLane
+from hereish.errors import ParameterError
+from hereish.privacy import positive
+
+# WGS84, and the mean radius that great-circle distances are usually given with.
+_EQUATOR_M, _POLE_M = 6378137.0, 6356752.314245179
+_MEAN_RADIUS_M = 6371008.771415059
+_RADIANS = math.pi / 180.0
+# Coordinates beyond this many grid steps would leave no room below the grid for exact noise.
+_MOST_GRID_STEPS = 2.0**40
+
+
+class Coordinate(NamedTuple):
+    """One number of a point: its name, and the finite range it must lie in."""
+
+    name: str
+    low: float
+    high: float
+
+
+class Space(Protocol):
+    """What the mechanism needs of a space; your own metric is a class with these members."""
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """The numbers that a point consists of, with the range of each."""
+        ...
+
+    uniforms: int
+    """How many uniforms one noisy point takes."""
+    claim_factor: float
+    """`claim_factor * distance(a, b)` never exceeds the distance the guarantee speaks of."""
+    unit: str
+    """What `distance` is measured in, for people."""
+
+    def distance(self, a: Floats, b: Floats) -> Floats:
+        """The metric, lane by lane."""
+        ...
+
+    def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
+        """A release on the grid, `eps * distance`-private in `x`; `u` has `uniforms` columns."""
+        ...
+
+    def snap(self, points: Floats) -> Floats:
+        """The nearest points of the public grid, in one canonical form; NaN stays NaN."""
+        ...
+
+    def c_noise(self, delta: float) -> float:
+        """The delta-quantile of `distance(x, noise(x))` for eps = 1."""
+        ...
+
+
+def fault(space: Space, points: Floats) -> tuple[int, str] | None:
+    """The first lane whose point is not in the space, and why, without the point."""
+    for i, (name, low, high) in enumerate(space.coordinates):
+        column = points[:, i]
+        if column.size and not (column.min() >= low and column.max() <= high):  # NaN fails too
+            lane = int(np.flatnonzero(~((column >= low) & (column <= high)))[0])
+            if not math.isfinite(column[lane]):
+                return lane, f"{name} is not a finite number"
+            return lane, f"{name} is outside {low:g}..{high:g}"
+    return None
+
+
+def columns(u: Floats) -> tuple[Floats, ...]:
+    """The columns of `u`, each contiguous: transcendental loops then take one path for any size."""
+    return tuple(np.ascontiguousarray(u[:, i]) for i in range(u.shape[1]))
+
+
+def gamma2_quantile(delta: float) -> float:
+    """Solves `1 - (1 + c) exp(-c) = delta`: the planar (and Manhattan) `c_noise`."""
+    from scipy.special import gammaincinv  # here because scipy is slow to import
+
+    return float(gammaincinv(2.0, share("delta", delta)))
+
+
+def share(name: str, value: float) -> float:
+    """`value` if it lies strictly between 0 and 1."""
+    if not 0.0 < value < 1.0:
+        raise ParameterError(f"{name} must lie strictly between 0 and 1, found {value!r}")
+    return float(value)
+
+
+def _round_to(step: float, values: Floats) -> Floats:
+    # + 0.0 turns -0.0 into 0.0: its sign would tell on which side of zero the secret lies.
+    return np.asarray(np.rint(values / step) * step + 0.0)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One number, such as a meter reading; Laplace noise; a grid of `grid` units.
+
+    Guarantee: `noise` is eps * |a - b|-private up to the rounding bounded in known-limits.md.
+    """
+
+    grid: float = 1e-3
+    uniforms = 2
+    claim_factor = 1.0
+    unit = "units"
+
+    def __post_init__(self) -> None:
+        positive("grid", self.grid)
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        limit = _MOST_GRID_STEPS * self.grid
+        return (Coordinate("the number", -limit, limit),)
+
+    def distance(self, a: Floats, b: Floats) -> Floats:
+        return np.asarray(np.abs(a[:, 0] - b[:, 0]))
+
+    def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
+        u1, u2 = columns(u)
+        moved = x[:, 0] + noise.line_offset(eps, u1, u2)
+        return self.snap(moved[:, None])  # [N6]
+
+    def snap(self, points: Floats) -> Floats:
+        return _round_to(self.grid, points)
+
+    def c_noise(self, delta: float) -> float:
+        return -math.log1p(-share("delta", delta))
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Metres east and north on a flat map; planar Laplace noise; a grid of `grid_m` metres.
+
+    Guarantee: `noise` is eps * Euclid-private up to the rounding bounded in known-limits.md.
+    """
+
+    grid_m: float = 1.0
+    uniforms = 3
+    claim_factor = 1.0
+    unit = "m"
+
+    def __post_init__(self) -> None:
+        positive("grid_m", self.grid_m)
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        limit = _MOST_GRID_STEPS * self.grid_m
+        return Coordinate("metres east", -limit, limit), Coordinate("metres north", -limit, limit)
+
+    def distance(self, a: Floats, b: Floats) -> Floats:
+        east, north = a[:, 0] - b[:, 0], a[:, 1] - b[:, 1]
+        return np.asarray(np.sqrt(east * east + north * north))
+
+    def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
+        u1, u2, u3 = columns(u)
+        radius = noise.plane_radius(eps, u1, u2)
+        angle = (2.0 * math.pi) * u3
+        moved = np.empty_like(x)
+        moved[:, 0] = x[:, 0] + radius * np.cos(angle)
+        moved[:, 1] = x[:, 1] + radius * np.sin(angle)
+        return self.snap(moved)  # [N7]
+
+    def snap(self, points: Floats) -> Floats:
+        return _round_to(self.grid_m, points)
+
+    def c_noise(self, delta: float) -> float:
+        return gamma2_quantile(delta)
+
+
+@dataclass(frozen=True)
+class Sphere:
+    """Latitude and longitude in degrees; great-circle metres; a grid of `decimals` decimals.
+
+    Laplace noise on a sphere has the same constant at every point, so no projection is needed,
+    and none could leak where it was centred.
+
+    Guarantee: with eps scaled by `claim_factor`, as the step does, what it promises per metre
+    holds in WGS84 geodesic metres, everywhere, up to the rounding bounded in known-limits.md.
+    """
+
+    decimals: int = 5
+    coordinates = (Coordinate("latitude", -90.0, 90.0), Coordinate("longitude", -180.0, 180.0))
+    uniforms = 3
+    # The narrowest curve of the ellipsoid (north-south at the equator, radius b*b/a) over the
+    # mean radius: great circles are longer than geodesics by at most its inverse, 0.56 %.
+    claim_factor = _POLE_M * _POLE_M / _EQUATOR_M / _MEAN_RADIUS_M  # [N8]
+    unit = "m"
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.decimals, int) and 0 <= self.decimals <= 6):
+            raise ParameterError(
+                f"decimals must be a whole number from 0 to 6 (5 is about 1 m), "
+                f"found {self.decimals!r}"
+            )
+
+    def distance(self, a: Floats, b: Floats) -> Floats:
+        half = 0.5 * _RADIANS
+        sin_lat = np.sin((a[:, 0] - b[:, 0]) * half)
+        sin_lon = np.sin((a[:, 1] - b[:, 1]) * half)
+        cosines = np.cos(a[:, 0] * _RADIANS) * np.cos(b[:, 0] * _RADIANS)
+        haversine = sin_lat * sin_lat + cosines * (sin_lon * sin_lon)
+        chord = np.sqrt(np.minimum(haversine, 1.0))
+        return np.asarray((2.0 * _MEAN_RADIUS_M) * np.arcsin(chord))
+
+    def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
+        u1, u2, u3 = columns(u)
+        angle = noise.sphere_angle(eps * _MEAN_RADIUS_M, u1, u2)
+        bearing = (2.0 * math.pi) * u3
+        lat = x[:, 0] * _RADIANS
+        sin_lat, cos_lat = np.sin(lat), np.cos(lat)
+        sin_angle, cos_angle = np.sin(angle), np.cos(angle)
+        # The release as a unit vector, in axes turned so that the secret has longitude 0:
+        # outwards, east and up. Well conditioned everywhere, the poles included.
+        north = sin_angle * np.cos(bearing)
+        east = sin_angle * np.sin(bearing)
+        out = cos_lat * cos_angle - sin_lat * north
+        up = sin_lat * cos_angle + cos_lat * north
+        moved = np.empty_like(x)
+        moved[:, 0] = np.arctan2(up, np.sqrt(out * out + east * east)) / _RADIANS
+        moved[:, 1] = np.arctan2(east, out) / _RADIANS + x[:, 1]
+        return self.snap(moved)  # [N9]
+
+    def snap(self, points: Floats) -> Floats:
+        scale = 10.0**self.decimals
+        steps = np.rint(points * scale)
+        lat, lon = steps[:, 0], steps[:, 1]
+        turn = 360.0 * scale
+        lon -= turn * np.floor((lon + 0.5 * turn) / turn)  # [-180, 180), in whole steps: exact
+        lon *= np.abs(lat) < 90.0 * scale  # a pole has one name
+        steps += 0.0  # no -0.0, see _round_to
+        steps /= scale
+        return np.asarray(steps)
+
+    def c_noise(self, delta: float) -> float:
+        # The planar constant: exact to 1e-6 for noise under 10 km, and an upper bound beyond.
+        return gamma2_quantile(delta)

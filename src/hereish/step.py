@@ -1,0 +1,196 @@
+"""THE step: live sessions, batches, the gateway and Spark all go through it. Proof: step.proof.md.
+
+`prepare` is everything that public data decides; the secret is not among its arguments. `step`
+then uses the secret twice: in the test, and in the noise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hereish.arrays import Bools, Floats, Ints, PerLane
+from hereish.budget import Plan
+from hereish.errors import PartError
+from hereish.run import Run
+from hereish.spaces import fault
+
+if TYPE_CHECKING:
+    from hereish.mechanism import PredictiveMechanism
+
+
+class Release(NamedTuple):
+    """What one step released in each lane, and what it cost. Public.
+
+    Budgets and thresholds are one number where all lanes share it.
+    """
+
+    value: Floats  # NaN where nothing was released
+    released: Bools
+    hard: Bools
+    cost: Floats
+    eps_test: PerLane  # paid for the test, 0 where there was none
+    eps_noise: PerLane  # what noise cost if it was hard, 0 where none could be drawn
+    threshold: PerLane  # ±inf where there was no test
+
+
+class Prepared(NamedTuple):
+    """A step before the secret is looked at. Public."""
+
+    run: Run
+    guess: Floats
+    eps_test: PerLane
+    eps_noise: PerLane
+    threshold: PerLane
+    known: Bools  # there is a guess
+    fits: Bools  # the worst case can be paid
+
+
+def in_window(m: PredictiveMechanism, run: Run, at_s: Floats) -> Run:
+    """The run as it stands at this time: with a fresh budget where a new window has begun."""
+    window = m.window.index(at_s)
+    return run if window is None else run.in_window(window)
+
+
+def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
+    """Guess, plan, skip and bound, from the public run and the public time alone."""
+    run = in_window(m, run, at_s)
+    guess = _guess(m, run, at_s)  # [S1]
+    plan = m.budget(run, at_s)  # [S2]
+    _check_plan(plan)
+    threshold = plan.threshold
+    if m.skip is not None:
+        threshold = np.where(_skips(m, run, at_s, plan), np.inf, threshold)
+    known = guess[:, 0] == guess[:, 0]
+    if np.count_nonzero(known) < len(known):
+        threshold = np.where(known, threshold, -np.inf)
+    # A test that is not made costs nothing, and neither does noise that cannot be drawn.
+    eps_test = m.bound.quantised(plan.eps_test) * np.isfinite(threshold)  # [S3]
+    eps_noise = m.bound.quantised(plan.eps_noise) * np.less(threshold, np.inf)
+    fits = m.bound.fits(run.spent, eps_test + eps_noise) & ~run.ended  # [S4]
+    return Prepared(run, guess, eps_test, eps_noise, threshold, known, fits)
+
+
+def step(
+    m: PredictiveMechanism, run: Run, x: Floats, at_s: Floats, u: Floats
+) -> tuple[Release, Run]:
+    """One report of each lane: secrets `x`, public times `at_s`, `m.uniforms` columns of `u`.
+
+    Guarantee: what is released, given the run, is `cost * distance`-private in `x` (Lemma 1), and
+    `spent` in the new run never exceeds the budget of the window.
+    """
+    run, guess, eps_test, eps_noise, threshold, known, fits = prepare(m, run, at_s)
+    scale, tests = m.space.claim_factor, m.test.uniforms
+    try:
+        close = m.test(m.space, x, guess, eps_test * scale, threshold, u[:, :tests])  # [S5]
+        hard = fits & ~close
+        lanes = np.flatnonzero(hard)
+        if len(lanes) == len(hard):
+            value = m.space.noise(x, eps_noise * scale, u[:, tests:])  # [S6]
+        else:
+            value = guess.copy()
+            if len(lanes):
+                eps = _of(eps_noise, lanes) * scale
+                value[lanes] = m.space.noise(x[lanes], eps, u[lanes, tests:])  # [S7]
+    except Exception as broken:
+        # The part saw the secret, so its words may hold it.
+        raise PartError(
+            f"the test or the noise failed with {type(broken).__name__}; nothing was released"
+        ) from None
+    released = fits
+    if np.count_nonzero(fits) < len(fits):
+        eps_test, eps_noise = np.where(fits, eps_test, 0.0), np.where(fits, eps_noise, 0.0)
+        threshold = np.where(fits, threshold, np.inf)
+        if m.on_exhausted == "predict":
+            released = fits | known
+        value[~released] = np.nan
+    release = Release(
+        value, released, hard, eps_test + eps_noise * hard, eps_test, eps_noise, threshold
+    )  # [S8]
+    return release, _record(run, release, lanes, at_s, fits)
+
+
+def _of(values: PerLane, lanes: Ints) -> PerLane:
+    return values[lanes] if isinstance(values, np.ndarray) else values
+
+
+def _record(run: Run, release: Release, hard_lanes: Ints, at_s: Floats, fits: Bools) -> Run:
+    """The run with this release in front; lanes that released nothing only learn that they ended."""
+    value, released, hard, cost, _, _, threshold = release
+    hard_at_s, hard_threshold = run.hard_at_s.copy(), run.hard_threshold.copy()
+    hard_at_s[hard_lanes] = at_s[hard_lanes]
+    hard_threshold[hard_lanes] = _of(threshold, hard_lanes)
+    asked = np.less(threshold, np.inf)  # the secret had a say
+    recorded = Run(
+        values=_pushed(run.values, value),
+        times_s=_pushed(run.times_s, at_s),
+        hards=_pushed(run.hards, hard),
+        reports=run.reports + released,
+        easy=run.easy + (released & ~hard),
+        spent=run.spent + cost,
+        ended=run.ended | ~fits,
+        window=run.window,
+        hard_at_s=hard_at_s,
+        hard_threshold=hard_threshold,
+        tested_at_s=np.where(asked, at_s, run.tested_at_s),
+    )
+    if np.count_nonzero(released) == len(released):
+        return recorded
+    keep = ~released
+    for field in ("values", "times_s", "hards"):
+        getattr(recorded, field)[keep] = getattr(run, field)[keep]
+    return recorded
+
+
+def _pushed(history: np.ndarray, newest: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    """`newest` in front of the history, the oldest dropped; the same for values, times and flags."""
+    pushed = np.empty_like(history)
+    pushed[:, 0] = newest
+    pushed[:, 1:] = history[:, :-1]
+    return pushed
+
+
+def _guess(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
+    guess = m.prediction(run, at_s)
+    if getattr(m.prediction, "on_grid", False):
+        return guess
+    guess = np.asarray(guess, dtype=np.float64)
+    if guess.shape != run.value.shape:
+        raise PartError(
+            f"the prediction must return an array of shape {run.value.shape} "
+            f"(lanes, coordinates), found {guess.shape}"
+        )
+    # Half a guess is none; a guess off the map would be a bug of the prediction, and is public.
+    guess = np.where(np.isnan(guess).any(axis=1, keepdims=True), np.nan, guess)
+    wrong = fault(m.space, guess[guess[:, 0] == guess[:, 0]])
+    if wrong is not None:
+        raise PartError(f"the prediction returned a point that is not in the space: {wrong[1]}")
+    return m.space.snap(guess)
+
+
+def _check_plan(plan: Plan) -> None:
+    """Refuse a plan that would pay the user back, or ask for noise without a budget."""
+    test, noise = plan.eps_test, plan.eps_noise
+    if isinstance(test, np.ndarray):
+        test = test.min()
+    if isinstance(noise, np.ndarray):
+        noise = noise.min()
+    if test >= 0.0 and noise > 0.0:
+        return
+    free = np.equal(plan.threshold, np.inf)
+    if not np.all((np.greater_equal(plan.eps_test, 0.0) & np.greater(plan.eps_noise, 0.0)) | free):
+        raise PartError(
+            "the budget manager must plan eps_test >= 0 and eps_noise > 0, both numbers, "
+            "unless the threshold is +inf"
+        )
+
+
+def _skips(m: PredictiveMechanism, run: Run, at_s: Floats, plan: Plan) -> Bools:
+    assert m.skip is not None  # for the type checker; `prepare` asks first
+    skips = np.asarray(m.skip(run, at_s, plan))
+    if skips.dtype != np.bool_ or skips.shape != at_s.shape:
+        raise PartError(
+            f"the skip rule must return {at_s.shape} booleans, found {skips.shape} {skips.dtype}"
+        )
+    return skips
