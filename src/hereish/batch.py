@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,14 +17,14 @@ from hereish.randomness import SECURE, Draws, KeyedDraws, SeededDraws
 from hereish.run import Run
 from hereish.session import NOT_PRIVATE
 from hereish.spaces import fault
-from hereish.step import Release, in_window, step
+from hereish.step import in_window, step
 from hereish.windows import NoReset
 
-_Column = TypeVar("_Column", Floats, Bools)
-
 # Lanes of a block, and points of a chunk: few enough for the cache, enough to hide Python.
-LANES = 4096
-POINTS = 1 << 16
+_CHECKED = 1 << 14
+import os
+LANES = int(os.environ.get('LN',8000))
+POINTS = LANES*int(os.environ.get('TT',30))
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,17 @@ class Sanitized:
     value: Floats  # (n, 2), or (n,) on a Line; NaN where nothing was released
     released: Bools  # (n,)
     hard: Bools  # (n,) fresh noise
-    cost: Floats  # (n,)
     eps_test: Floats  # (n,) paid for the test
     eps_noise: Floats  # (n,) what noise cost if it was hard
     threshold: Floats  # (n,) ±inf where there was no test
     spent: Floats  # (k,) the most that any one budget window of the trace cost
     guarantee: str
     private: bool
+
+    @cached_property
+    def cost(self) -> Floats:
+        """(n,) What each point cost: the test, and the noise if it was hard."""
+        return self.eps_test + self.eps_noise * self.hard
 
     @property
     def kind(self) -> NDArray[np.str_]:
@@ -79,22 +84,22 @@ def sanitize(
     starts, lengths = ends[:-1], np.diff(ends)
     source = _source(m, seed, draws, uniforms, users, len(x), len(lengths))
     out = Sanitized(
-        value=np.full(x.shape, np.nan),
-        released=np.zeros(len(x), dtype=np.bool_),
-        hard=np.zeros(len(x), dtype=np.bool_),
-        cost=np.zeros(len(x)),
-        eps_test=np.zeros(len(x)),
-        eps_noise=np.zeros(len(x)),
-        threshold=np.full(len(x), np.inf),
+        value=np.empty(x.shape),
+        released=np.empty(len(x), dtype=np.bool_),
+        hard=np.empty(len(x), dtype=np.bool_),
+        eps_test=np.empty(len(x)),
+        eps_noise=np.empty(len(x)),
+        threshold=np.empty(len(x)),
         spent=np.zeros(len(lengths)),
         guarantee=m.guarantee if source.private else NOT_PRIVATE,
         private=source.private,
     )
     # Longest first: the lanes that still have points are always the first ones of a block.
     order = np.argsort(-lengths, kind="stable")
+    scratch = _Scratch()
     for first in range(0, len(order), LANES):
         traces = order[first : first + LANES]
-        _block(m, x, times, source, out, traces, starts[traces], lengths[traces])
+        _block(m, x, times, source, out, scratch, traces, starts[traces], lengths[traces])
     return replace(out, value=out.value[:, 0]) if np.ndim(points) == 1 else out
 
 
@@ -104,81 +109,136 @@ def _block(
     times: Floats,
     source: _Source,
     out: Sanitized,
+    scratch: _Scratch,
     traces: Ints,
     starts: Ints,
     lengths: Ints,
 ) -> None:
     """Run some traces, sorted from the longest to the shortest, to their ends."""
-    columns = [getattr(out, name) for name in Release._fields]
+    columns = {name: getattr(out, name) for name in _WRITTEN}
     run = Run.empty(len(traces), m.dim, m.memory)
     # With one budget for ever, a lane that stopped never releases again and can be left.
     final = m.on_exhausted == "stop" and isinstance(m.window, NoReset)
     done = 0
     while len(traces):
         steps = int(min(lengths[0] - done, max(1, POINTS // len(traces))))
-        chunk = _Chunk(starts, lengths, done, steps)
-        secrets, at_s = chunk.read(x), chunk.read(times)
+        chunk = _Chunk(scratch, starts, lengths, done, steps)
+        secrets, at_s = chunk.read("secrets", x), chunk.read("times", times)
         uniforms = source.chunk(chunk, m.uniforms)
-        targets = [chunk.target(column) for column in columns]
+        targets = {name: chunk.blank(name, column) for name, column in columns.items()}
         most = np.zeros(len(traces))
         lanes_left = np.searchsorted(-lengths, -np.arange(done, done + steps))
         for i, n in enumerate(lanes_left.tolist()):
             if n < len(run.spent):
                 run = run.take(slice(n))
-            now, here = np.ascontiguousarray(at_s[:n, i]), secrets[:n, i]
+            now, here = at_s[i, :n], secrets[i, :, :n].T
             if uniforms is None:
                 u = source.derived(m, traces[:n], run, now, here)
             else:
-                u = uniforms[:n, i]
+                u = uniforms[i, :, :n].T
             release, run = step(m, run, here, now, u)
-            for target, column in zip(targets, release, strict=True):
-                target[:n, i] = column
+            for name, target in targets.items():
+                target[i, ..., :n] = np.transpose(getattr(release, name))
             np.maximum(most[:n], run.spent, out=most[:n])
-            if final and np.count_nonzero(run.ended) == n:
-                break
-        for column, target in zip(columns, targets, strict=True):
-            chunk.write(column, target)
+        # The run still points into the scratch space that the next chunk will use.
+        run = run._replace(times_s=run.times_s.copy(), tested_at_s=run.tested_at_s.copy())
+        for name, column in columns.items():
+            chunk.write(column, targets[name])
         out.spent[traces] = np.maximum(out.spent[traces], most)
         done += steps
         n = len(run.spent)
         going_on = lengths[:n] > done
-        if final:
-            going_on &= ~run.ended
-        keep = np.flatnonzero(going_on)
-        if len(keep) < len(traces):
+        if final and 2 * np.count_nonzero(run.ended) > n:
+            over = np.flatnonzero(going_on & run.ended)
+            _refuse(columns, starts[over] + done, lengths[over] - done)
+            going_on[over] = False
+        if np.count_nonzero(going_on) < len(traces):
+            keep = np.flatnonzero(going_on)
             traces, starts, lengths, run = traces[keep], starts[keep], lengths[keep], run.take(keep)
 
 
-class _Chunk:
-    """Some steps of some traces as a rectangle; a view of the data where they lie side by side."""
+# What is written for each point, and what stands there if nothing is released.
+_WRITTEN = {
+    "value": np.nan,
+    "released": False,
+    "hard": False,
+    "eps_test": 0.0,
+    "eps_noise": 0.0,
+    "threshold": np.inf,
+}
 
-    def __init__(self, starts: Ints, lengths: Ints, done: int, steps: int) -> None:
+
+def _refuse(columns: dict[str, NDArray[Any]], starts: Ints, counts: Ints) -> None:
+    """Write that nothing was released in `counts` rows from each of `starts`."""
+    before = np.cumsum(counts) - counts
+    rows = np.arange(counts.sum()) + np.repeat(starts - before, counts)
+    for name, column in columns.items():
+        column[rows] = _WRITTEN[name]
+
+
+class _Scratch:
+    """Memory that all chunks use one after the other, so that it is not asked for again."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, NDArray[Any]] = {}
+
+    def get(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        size = int(np.prod(shape))
+        held = self._held.get(name)
+        if held is None or held.size < size:
+            held = self._held[name] = np.empty(size, dtype=dtype)
+        return held[:size].reshape(shape)
+
+
+class _Chunk:
+    """Some steps of some traces as a rectangle: step by step, then coordinates, then lanes.
+
+    Lanes come last so that what the step reads and writes for one coordinate lies together.
+    """
+
+    def __init__(
+        self, scratch: _Scratch, starts: Ints, lengths: Ints, done: int, steps: int
+    ) -> None:
         lanes, length = len(starts), int(lengths[0])
-        self.shape = (lanes, steps)
+        self.shape = (steps, lanes)
+        self.scratch = scratch
         self._span = slice(done, done + steps)
         side_by_side = starts[0] + length * np.arange(lanes)
         self._rows = None
         if lengths[-1] == length and np.array_equal(starts, side_by_side):
             self._rows = slice(int(starts[0]), int(starts[0]) + lanes * length)
             return
-        ahead = done + np.arange(steps)
-        self._inside = ahead < lengths[:, None]
-        self._index = starts[:, None] + np.where(self._inside, ahead, 0)
+        ahead = done + np.arange(steps)[:, None]
+        self._inside = ahead < lengths
+        self._index = starts + np.where(self._inside, ahead, 0)
 
-    def read(self, column: _Column) -> _Column:
-        """The rectangle of these values; what lies beyond the end of a trace means nothing."""
+    def _view(self, column: NDArray[Any]) -> NDArray[Any]:
+        """The rectangle where it lies, lanes first."""
+        return column[self._rows].reshape(self.shape[1], -1, *column.shape[1:])[:, self._span]
+
+    def blank(self, name: str, column: NDArray[Any]) -> NDArray[Any]:
+        """An empty rectangle for values like these."""
+        steps, lanes = self.shape
+        return self.scratch.get(name, (steps, *column.shape[1:], lanes), column.dtype)
+
+    def read(self, name: str, column: NDArray[Any]) -> NDArray[Any]:
+        """A copy of the rectangle; what lies beyond the end of a trace means nothing."""
+        copied = self.blank(name, column)
+        lanes_last = copied if copied.ndim == 2 else copied.transpose(0, 2, 1)
         if self._rows is None:
-            return column[self._index]
-        lanes = self.shape[0]
-        return column[self._rows].reshape(lanes, -1, *column.shape[1:])[:, self._span]
+            lanes_last[...] = column[self._index]
+        else:
+            lanes_last[...] = self._view(column).swapaxes(0, 1)
+        return copied
 
-    target = read
-    """Where to write results: the column itself, or a copy that `write` puts back."""
-
-    def write(self, column: _Column, target: _Column) -> None:
-        """Put a copied rectangle back in its place."""
+    def write(self, column: NDArray[Any], rectangle: NDArray[Any]) -> None:
+        """Put a rectangle back in its place."""
+        if rectangle.ndim == 3:
+            rectangle = rectangle.transpose(0, 2, 1)
         if self._rows is None:
-            column[self._index[self._inside]] = target[self._inside]
+            column[self._index[self._inside]] = rectangle[self._inside]
+        else:
+            self._view(column)[...] = rectangle.swapaxes(0, 1)
 
 
 @dataclass(frozen=True)
@@ -196,11 +256,13 @@ class _Source:
     def chunk(self, chunk: _Chunk, width: int) -> Floats | None:
         """Uniforms for the whole rectangle, or None if they can only be derived step by step."""
         if self.given is not None:
-            return chunk.read(self.given)
+            return chunk.read("uniforms", self.given)
         if self.draws is None or isinstance(self.draws, KeyedDraws):
             return None
-        lanes, steps = chunk.shape
-        return self.draws.uniforms(lanes * steps * width).reshape(lanes, steps, width)
+        steps, lanes = chunk.shape
+        drawn = chunk.scratch.get("uniforms", (steps, width, lanes), np.float64)
+        self.draws.uniforms(drawn.size, out=drawn.reshape(-1))
+        return drawn
 
     def derived(
         self, m: PredictiveMechanism, traces: Ints, run: Run, at_s: Floats, x: Floats
@@ -262,7 +324,11 @@ def _checked(
     ends = ends.astype(np.int64)
     if ends[0] != 0 or ends[-1] != len(x) or (np.diff(ends) < 0).any():
         raise ParameterError(f"offsets must start at 0, never fall, and end at {len(x)}")
-    wrong = fault(m.space, x) or _time_fault(times, ends)
+    wrong = _time_fault(times, ends)
+    for first in range(0, len(x), _CHECKED):  # in pieces that stay in cache
+        if wrong is None:
+            found = fault(m.space, np.asfortranarray(x[first : first + _CHECKED]))
+            wrong = found and (first + found[0], found[1])
     if wrong is not None:
         row, words = wrong
         trace = int(np.searchsorted(ends, row, side="right")) - 1
@@ -273,13 +339,12 @@ def _checked(
 
 
 def _time_fault(times: Floats, ends: Ints) -> tuple[int, str] | None:
-    if not len(times):
-        return None
-    if not (np.isfinite(times.min()) and np.isfinite(times.max())):
-        return int(np.flatnonzero(~np.isfinite(times))[0]), "its time is not a finite number"
-    backwards = np.empty(len(times), dtype=np.bool_)
-    np.less(times[1:], times[:-1], out=backwards[1:])
-    backwards[ends[:-1][ends[:-1] < len(times)]] = False
-    if backwards.any():
-        return int(np.flatnonzero(backwards)[0]), "its time is before that of the point before it"
+    infinite = np.flatnonzero(~np.isfinite(times))
+    if len(infinite):
+        return int(infinite[0]), "its time is not a finite number"
+    falls = np.zeros(len(times) + 1, dtype=np.bool_)
+    np.less(times[1:], times[:-1], out=falls[1:-1])
+    falls[ends] = False  # a new trace may begin earlier
+    if falls.any():
+        return int(np.flatnonzero(falls)[0]), "its time is before that of the point before it"
     return None

@@ -32,7 +32,10 @@ class Plan(NamedTuple):
 
 
 class BudgetManager(Protocol):
-    """The plan for the next step of each lane, from the public run and the public time."""
+    """The plan for the next step of each lane, from the public run and the public time.
+
+    An attribute `sound = True` promises that every plan is one, so that it is not checked.
+    """
 
     def __call__(self, run: Run, at_s: Floats, /) -> Plan: ...
 
@@ -66,6 +69,7 @@ class FixedUtility:
 
     accuracy: float
     constants: Constants
+    sound = True
 
     def __post_init__(self) -> None:
         positive("accuracy", self.accuracy)
@@ -90,6 +94,7 @@ class FixedRate:
     prediction_rate: float
     learn_after: int
     constants: Constants
+    sound = True
 
     def __post_init__(self) -> None:
         positive("rate", self.rate)
@@ -101,17 +106,17 @@ class FixedRate:
             raise ParameterError(f"learn_after must be at least 1, found {self.learn_after!r}")
 
     def __call__(self, run: Run, at_s: Floats, /) -> Plan:
-        k = self.constants.k
-        seen = run.easy / np.maximum(run.reports, 1)
-        rate_seen = np.where(run.reports >= self.learn_after, seen, self.prediction_rate)
-        eps_noise = self.rate / ((1.0 + k) - rate_seen)
-        eps_test = k * eps_noise
-        return Plan(
-            eps_test,
-            eps_noise,
-            (self.constants.c_test / self.constants.gamma) / eps_test,
-            0.8 * run.hard_threshold,
+        k, rate = self.constants.k, self.rate
+        seen = np.where(
+            run.reports >= self.learn_after,
+            run.easy / np.maximum(run.reports, 1),
+            self.prediction_rate,
         )
+        shares = (1.0 + k) - seen  # (1 - PR) + k
+        eps_noise = rate / shares
+        eps_test = k * eps_noise
+        threshold = shares * (self.constants.threshold(k * rate))
+        return Plan(eps_test, eps_noise, threshold, 0.8 * run.hard_threshold)
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,7 @@ class AlwaysNoise:
     """Fresh noise for every report: the independent mechanism."""
 
     eps_noise: float
+    sound = True
 
     def __post_init__(self) -> None:
         positive("eps_noise", self.eps_noise)

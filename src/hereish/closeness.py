@@ -52,16 +52,24 @@ class LaplaceTest:
     def __call__(
         self, space: Space, x: Floats, guess: Floats, eps: PerLane, threshold: PerLane, u: Floats
     ) -> Bools:
-        # Lanes with an infinite threshold (or no guess) become NaN here: never smaller, rejected.
+        if np.isfinite(threshold).all():
+            return self._passes(space, x, guess, eps, threshold, u)
+        # Lanes with an infinite threshold (or no guess) become NaN: never smaller, so rejected.
         with np.errstate(invalid="ignore"):
-            passes = u[:, 0] < self.acceptance(space.distance(x, guess), eps, threshold)  # [C1]
-        return np.asarray(passes | (np.asarray(threshold) == math.inf))  # [C2]
+            passes = self._passes(space, x, guess, eps, threshold, u)
+        return np.asarray(passes | np.equal(threshold, math.inf))  # [C2]
+
+    def _passes(
+        self, space: Space, x: Floats, guess: Floats, eps: PerLane, threshold: PerLane, u: Floats
+    ) -> Bools:
+        distance = space.distance(x, guess)
+        return np.asarray(u[:, 0] < self.acceptance(distance, eps, threshold))  # [C1]
 
     @staticmethod
     def acceptance(distance: Floats, eps: PerLane, threshold: PerLane) -> Floats:
         """P(distance <= threshold + Laplace(1/eps)), clamped; NaN where the threshold is ±inf."""
         beyond = eps * (distance - threshold)  # [C3]
-        from_half = np.minimum(0.5 - 0.5 * np.exp(-np.abs(beyond)), 0.5 - CLAMP)  # [C4]
+        from_half = np.minimum(0.5 - 0.5 * np.exp(np.copysign(beyond, -1.0)), 0.5 - CLAMP)  # [C4]
         return np.asarray(0.5 - np.copysign(from_half, beyond))  # [C5]
 
     def c_test(self, delta: float) -> float:

@@ -10,8 +10,10 @@ import numpy as np
 
 from hereish.arrays import Floats, PerLane
 
-# A Newton step whose square is below this (relative to the density's own scale) is exact in doubles.
-_EXACT_STEP = 1e-6
+# After a Newton step this small (relative to the scale of the density) the error is its square.
+_EXACT_STEP = 1e-5
+# From here on exp(-pi k), the share of the noise that would go round the globe, is 0 in doubles.
+_NO_WRAP = 265.0
 
 
 def line_offset(eps: PerLane, u1: Floats, u2: Floats) -> Floats:
@@ -24,46 +26,61 @@ def plane_radius(eps: PerLane, u1: Floats, u2: Floats) -> Floats:
     return np.asarray(np.log(u1 * u2) / -eps)  # [N2]
 
 
-def sphere_angle(k: PerLane, u1: Floats, u2: Floats) -> Floats:
-    """The angle of Laplace noise on a sphere of radius 1: density ~ sin(t) exp(-k t) on (0, pi).
+def sine_cosine(tan_half: Floats) -> tuple[Floats, Floats]:
+    """Sine and cosine of an angle from the tangent of its half: one slow function, not two."""
+    squared = tan_half * tan_half
+    inverse = 1.0 / (1.0 + squared)
+    return 2.0 * tan_half * inverse, (1.0 - squared) * inverse
 
-    The planar radius `g` is moved to the angle `t` that has the same share of the mass beyond it.
-    For noise much smaller than the globe one Newton step is exact to the last bits; the rest is
-    bracketed and solved.
+
+def direction(u: Floats) -> tuple[Floats, Floats]:
+    """Sine and cosine of a uniform angle."""
+    return sine_cosine(np.tan(np.pi * u))  # [N3]
+
+
+def sphere_angle(k: PerLane, u1: Floats, u2: Floats) -> tuple[Floats, Floats]:
+    """Sine and cosine of the angle of Laplace noise on a sphere of radius 1.
+
+    The angle t has density ~ sin(t) exp(-k t) on (0, pi). The planar radius g is moved to the t
+    that has the same share of the mass beyond it. For noise much smaller than the globe one
+    Newton step is enough, and a short series gives it; the rest is bracketed and solved.
     """
-    g = np.log(u1 * u2) / -k  # [N3]
-    half = 0.5 * g
-    sin_half = np.sin(half)
-    sin_g = np.sin(g)
-    kg = k * g
-    wrapped = np.exp(-np.pi * k) * (np.expm1(np.minimum(kg, 80.0)) - kg)
-    missing = 2.0 * sin_half * sin_half + k * (g - sin_g) - wrapped
-    change = missing / ((k * k + 1.0) * sin_g)  # [N4]
-    rough = ~(np.abs(change) * (k + 1.0 / g) <= _EXACT_STEP) | (g > 1.0)
-    t = np.asarray(g - change)
+    kg = np.log(u1 * u2)
+    np.negative(kg, out=kg)
+    g = kg / k  # [N4]
+    # (tan(g/2) + k (g/sin(g) - 1)) / (k*k + 1) / g, to the fourth order
+    newton = g * (1.0 / 24.0) + kg * (g * (7.0 / 360.0))
+    newton *= g
+    newton += 0.5
+    newton += kg * (1.0 / 6.0)
+    newton /= k * k + 1.0  # [N5]
+    rough = newton * (kg + 1.0) > _EXACT_STEP
+    if (k.min() if isinstance(k, np.ndarray) else k) < _NO_WRAP:
+        rough[:] = True
+    t = g - newton * g
     if np.count_nonzero(rough):
         lanes = np.flatnonzero(rough)
         t[lanes] = _solve_angle(np.broadcast_to(k, g.shape)[lanes], g[lanes])
-    return t
+    return sine_cosine(np.tan(0.5 * t))
 
 
 def _solve_angle(k: Floats, g: Floats) -> Floats:
     """Newton kept inside a shrinking bracket: the angle whose survival equals the plane's at g."""
     low, high = np.zeros_like(g), np.minimum(g, np.pi)
-    t = 0.5 * high
+    t = high * (1.0 - 1e-3)
     beyond = (1.0 + k * g) * (1.0 + np.exp(-np.pi * k))
     for _ in range(200):
         sin_t = np.sin(t)
         # exp(k t) times the difference of the two survival functions; positive: t is too small.
         excess = (
             np.cos(t) + k * sin_t + np.exp(-k * (np.pi - t)) - beyond * np.exp(-k * (g - t))
-        )  # [N5]
+        )  # [N6]
         low, high = np.where(excess > 0, t, low), np.where(excess > 0, high, t)
         following = t + excess / ((k * k + 1.0) * sin_t)
         inside = (following > low) & (following < high)
         following = np.where(inside, following, 0.5 * (low + high))
-        still = np.abs(following - t) > 4e-16 * following
+        rough = np.abs(following - t) * (k + 1.0 / t) > _EXACT_STEP
         t = following
-        if not np.count_nonzero(still):
+        if not np.count_nonzero(rough):
             break
     return np.asarray(t)

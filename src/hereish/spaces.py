@@ -20,7 +20,7 @@ from hereish.privacy import positive
 # WGS84, and the mean radius that great-circle distances are usually given with.
 _EQUATOR_M, _POLE_M = 6378137.0, 6356752.314245179
 _MEAN_RADIUS_M = 6371008.771415059
-_RADIANS = math.pi / 180.0
+_RADIANS, _DEGREES = math.pi / 180.0, 180.0 / math.pi
 # Coordinates beyond this many grid steps would leave no room below the grid for exact noise.
 _MOST_GRID_STEPS = 2.0**40
 
@@ -96,6 +96,11 @@ def share(name: str, value: float) -> float:
     return float(value)
 
 
+def _tan_squared(angle: Floats) -> Floats:
+    tangent = np.tan(angle, out=angle)
+    return np.multiply(tangent, tangent, out=tangent)
+
+
 def _round_to(step: float, values: Floats) -> Floats:
     # + 0.0 turns -0.0 into 0.0: its sign would tell on which side of zero the secret lies.
     return np.asarray(np.rint(values / step) * step + 0.0)
@@ -127,7 +132,7 @@ class Line:
     def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
         u1, u2 = columns(u)
         moved = x[:, 0] + noise.line_offset(eps, u1, u2)
-        return self.snap(moved[:, None])  # [N6]
+        return self.snap(moved[:, None])  # [N7]
 
     def snap(self, points: Floats) -> Floats:
         return _round_to(self.grid, points)
@@ -163,11 +168,11 @@ class Plane:
     def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
         u1, u2, u3 = columns(u)
         radius = noise.plane_radius(eps, u1, u2)
-        angle = (2.0 * math.pi) * u3
+        sine, cosine = noise.direction(u3)
         moved = np.empty_like(x)
-        moved[:, 0] = x[:, 0] + radius * np.cos(angle)
-        moved[:, 1] = x[:, 1] + radius * np.sin(angle)
-        return self.snap(moved)  # [N7]
+        moved[:, 0] = x[:, 0] + radius * cosine
+        moved[:, 1] = x[:, 1] + radius * sine
+        return self.snap(moved)  # [N8]
 
     def snap(self, points: Floats) -> Floats:
         return _round_to(self.grid_m, points)
@@ -192,7 +197,7 @@ class Sphere:
     uniforms = 3
     # The narrowest curve of the ellipsoid (north-south at the equator, radius b*b/a) over the
     # mean radius: great circles are longer than geodesics by at most its inverse, 0.56 %.
-    claim_factor = _POLE_M * _POLE_M / _EQUATOR_M / _MEAN_RADIUS_M  # [N8]
+    claim_factor = _POLE_M * _POLE_M / _EQUATOR_M / _MEAN_RADIUS_M  # [N9]
     unit = "m"
 
     def __post_init__(self) -> None:
@@ -204,30 +209,38 @@ class Sphere:
 
     def distance(self, a: Floats, b: Floats) -> Floats:
         half = 0.5 * _RADIANS
-        sin_lat = np.sin((a[:, 0] - b[:, 0]) * half)
-        sin_lon = np.sin((a[:, 1] - b[:, 1]) * half)
-        cosines = np.cos(a[:, 0] * _RADIANS) * np.cos(b[:, 0] * _RADIANS)
-        haversine = sin_lat * sin_lat + cosines * (sin_lon * sin_lon)
-        chord = np.sqrt(np.minimum(haversine, 1.0))
-        return np.asarray((2.0 * _MEAN_RADIUS_M) * np.arcsin(chord))
+        lat_a, lat_b = a[:, 0], b[:, 0]
+        apart = _tan_squared((lat_a - lat_b) * half)
+        turned = _tan_squared((a[:, 1] - b[:, 1]) * half)
+        above = _tan_squared((lat_a + lat_b) * half)
+        # The haversine formula in squared tangents t, with sin² = t/(1+t), cos² = 1/(1+t) and
+        # cos(a) cos(b) = cos²((a+b)/2) - sin²((a-b)/2): accurate at the poles too. It reads
+        # (apart/(1+apart) + turned/(1+above)) / (1+turned), here over one denominator.
+        one_apart, one_above = 1.0 + apart, 1.0 + above
+        apart *= one_above
+        apart += turned * one_apart
+        turned += 1.0
+        one_above *= one_apart
+        one_above *= turned
+        apart /= one_above
+        chord = np.sqrt(np.minimum(apart, 1.0, out=apart), out=apart)
+        return np.asarray(np.arcsin(chord, out=chord) * (2.0 * _MEAN_RADIUS_M))
 
     def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
         u1, u2, u3 = columns(u)
-        angle = noise.sphere_angle(eps * _MEAN_RADIUS_M, u1, u2)
-        bearing = (2.0 * math.pi) * u3
-        lat = x[:, 0] * _RADIANS
-        sin_lat, cos_lat = np.sin(lat), np.cos(lat)
-        sin_angle, cos_angle = np.sin(angle), np.cos(angle)
+        sin_angle, cos_angle = noise.sphere_angle(eps * _MEAN_RADIUS_M, u1, u2)
+        sin_bearing, cos_bearing = noise.direction(u3)
+        sin_lat, cos_lat = noise.sine_cosine(np.tan(x[:, 0] * (0.5 * _RADIANS)))
         # The release as a unit vector, in axes turned so that the secret has longitude 0:
         # outwards, east and up. Well conditioned everywhere, the poles included.
-        north = sin_angle * np.cos(bearing)
-        east = sin_angle * np.sin(bearing)
+        north = sin_angle * cos_bearing
+        east = sin_angle * sin_bearing
         out = cos_lat * cos_angle - sin_lat * north
         up = sin_lat * cos_angle + cos_lat * north
         moved = np.empty_like(x)
-        moved[:, 0] = np.arctan2(up, np.sqrt(out * out + east * east)) / _RADIANS
-        moved[:, 1] = np.arctan2(east, out) / _RADIANS + x[:, 1]
-        return self.snap(moved)  # [N9]
+        moved[:, 0] = np.arctan2(up, np.sqrt(out * out + east * east)) * _DEGREES
+        moved[:, 1] = np.arctan2(east, out) * _DEGREES + x[:, 1]
+        return self.snap(moved)  # [N10]
 
     def snap(self, points: Floats) -> Floats:
         scale = 10.0**self.decimals

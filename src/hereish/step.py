@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hereish.arrays import Anything as _Any
 from hereish.arrays import Bools, Floats, Ints, PerLane
 from hereish.budget import Plan
 from hereish.errors import PartError
@@ -45,6 +46,7 @@ class Prepared(NamedTuple):
     threshold: PerLane
     known: Bools  # there is a guess
     fits: Bools  # the worst case can be paid
+    all_tested: bool  # no lane has a threshold of ±inf
 
 
 def in_window(m: PredictiveMechanism, run: Run, at_s: Floats) -> Run:
@@ -58,18 +60,23 @@ def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
     run = in_window(m, run, at_s)
     guess = _guess(m, run, at_s)  # [S1]
     plan = m.budget(run, at_s)  # [S2]
-    _check_plan(plan)
+    if not getattr(m.budget, "sound", False):
+        _check_plan(plan)
     threshold = plan.threshold
     if m.skip is not None:
         threshold = np.where(_skips(m, run, at_s, plan), np.inf, threshold)
     known = guess[:, 0] == guess[:, 0]
     if np.count_nonzero(known) < len(known):
         threshold = np.where(known, threshold, -np.inf)
-    # A test that is not made costs nothing, and neither does noise that cannot be drawn.
-    eps_test = m.bound.quantised(plan.eps_test) * np.isfinite(threshold)  # [S3]
-    eps_noise = m.bound.quantised(plan.eps_noise) * np.less(threshold, np.inf)
+    eps_test, eps_noise = m.bound.quantised(plan.eps_test), m.bound.quantised(plan.eps_noise)
+    tested = np.isfinite(threshold)
+    all_tested = bool(tested.all())
+    if not all_tested:
+        # A test that is not made costs nothing, and neither does noise that cannot be drawn.
+        eps_test = eps_test * tested  # [S3]
+        eps_noise = eps_noise * np.less(threshold, np.inf)
     fits = m.bound.fits(run.spent, eps_test + eps_noise) & ~run.ended  # [S4]
-    return Prepared(run, guess, eps_test, eps_noise, threshold, known, fits)
+    return Prepared(run, guess, eps_test, eps_noise, threshold, known, fits, all_tested)
 
 
 def step(
@@ -80,7 +87,7 @@ def step(
     Guarantee: what is released, given the run, is `cost * distance`-private in `x` (Lemma 1), and
     `spent` in the new run never exceeds the budget of the window.
     """
-    run, guess, eps_test, eps_noise, threshold, known, fits = prepare(m, run, at_s)
+    run, guess, eps_test, eps_noise, threshold, known, fits, all_tested = prepare(m, run, at_s)
     scale, tests = m.space.claim_factor, m.test.uniforms
     try:
         close = m.test(m.space, x, guess, eps_test * scale, threshold, u[:, :tests])  # [S5]
@@ -89,17 +96,18 @@ def step(
         if len(lanes) == len(hard):
             value = m.space.noise(x, eps_noise * scale, u[:, tests:])  # [S6]
         else:
-            value = guess.copy()
+            value = guess.copy("K")
             if len(lanes):
                 eps = _of(eps_noise, lanes) * scale
-                value[lanes] = m.space.noise(x[lanes], eps, u[lanes, tests:])  # [S7]
+                fresh = m.space.noise(_rows(x, lanes), eps, _rows(u[:, tests:], lanes))  # [S7]
+                value.T[:, lanes] = fresh.T
     except Exception as broken:
         # The part saw the secret, so its words may hold it.
         raise PartError(
             f"the test or the noise failed with {type(broken).__name__}; nothing was released"
         ) from None
-    released = fits
-    if np.count_nonzero(fits) < len(fits):
+    released, all_fit = fits, np.count_nonzero(fits) == len(fits)
+    if not all_fit:
         eps_test, eps_noise = np.where(fits, eps_test, 0.0), np.where(fits, eps_noise, 0.0)
         threshold = np.where(fits, threshold, np.inf)
         if m.on_exhausted == "predict":
@@ -108,46 +116,59 @@ def step(
     release = Release(
         value, released, hard, eps_test + eps_noise * hard, eps_test, eps_noise, threshold
     )  # [S8]
-    return release, _record(run, release, lanes, at_s, fits)
+    ended = run.ended if all_fit else ~fits
+    asked = None if all_tested and all_fit else np.less(threshold, np.inf)
+    return release, _record(run, release, at_s, lanes, ended, asked)
+
+
+def _rows(table: Floats, lanes: Ints) -> Floats:
+    """These lanes, each column in one piece."""
+    return table.T.take(lanes, axis=1).T
 
 
 def _of(values: PerLane, lanes: Ints) -> PerLane:
     return values[lanes] if isinstance(values, np.ndarray) else values
 
 
-def _record(run: Run, release: Release, hard_lanes: Ints, at_s: Floats, fits: Bools) -> Run:
-    """The run with this release in front; lanes that released nothing only learn that they ended."""
+def _record(
+    run: Run, release: Release, at_s: Floats, hard_lanes: Ints, ended: Bools, asked: Bools | None
+) -> Run:
+    """The run with this release in front; lanes that released nothing only learn that they ended.
+
+    `asked` are the lanes in which the secret had a say; None means all.
+    """
     value, released, hard, cost, _, _, threshold = release
     hard_at_s, hard_threshold = run.hard_at_s.copy(), run.hard_threshold.copy()
     hard_at_s[hard_lanes] = at_s[hard_lanes]
     hard_threshold[hard_lanes] = _of(threshold, hard_lanes)
-    asked = np.less(threshold, np.inf)  # the secret had a say
-    recorded = Run(
-        values=_pushed(run.values, value),
-        times_s=_pushed(run.times_s, at_s),
-        hards=_pushed(run.hards, hard),
-        reports=run.reports + released,
-        easy=run.easy + (released & ~hard),
+    if run.values.shape[1] == 1 and ended is run.ended:  # all released, and nothing to keep
+        values, times_s, hards = value[:, None], at_s[:, None], hard[:, None]
+    else:
+        values = _pushed(run.values, value, released)
+        times_s = _pushed(run.times_s, at_s, released)
+        hards = _pushed(run.hards, hard, released)
+    return Run(
+        values=values,
+        times_s=times_s,
+        hards=hards,
+        reports=run.reports + (1 if ended is run.ended else released),
+        easy=run.easy + (released > hard),
         spent=run.spent + cost,
-        ended=run.ended | ~fits,
+        ended=ended,
         window=run.window,
         hard_at_s=hard_at_s,
         hard_threshold=hard_threshold,
-        tested_at_s=np.where(asked, at_s, run.tested_at_s),
+        tested_at_s=at_s if asked is None else np.where(asked, at_s, run.tested_at_s),
     )
-    if np.count_nonzero(released) == len(released):
-        return recorded
-    keep = ~released
-    for field in ("values", "times_s", "hards"):
-        getattr(recorded, field)[keep] = getattr(run, field)[keep]
-    return recorded
 
 
-def _pushed(history: np.ndarray, newest: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-    """`newest` in front of the history, the oldest dropped; the same for values, times and flags."""
+def _pushed(history: _Any, newest: _Any, released: Bools) -> _Any:
+    """`newest` in front of the history where it was released, and the oldest dropped there."""
     pushed = np.empty_like(history)
     pushed[:, 0] = newest
     pushed[:, 1:] = history[:, :-1]
+    kept = np.flatnonzero(~released)
+    pushed[kept] = history[kept]
     return pushed
 
 
