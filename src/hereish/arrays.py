@@ -1,7 +1,8 @@
-"""Names for the array types that the rooms pass to each other; the leading axis is the lane."""
+"""The array types that the rooms pass to each other; the leading axis is the lane."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,3 +14,10 @@ Ints: TypeAlias = NDArray[np.int64]
 # A number shared by all lanes, or one number a lane.
 PerLane: TypeAlias = float | NDArray[np.float64]
 Anything: TypeAlias = Any
+
+
+def all_finite(values: PerLane) -> bool:
+    """Whether no lane is infinite or NaN."""
+    if isinstance(values, np.ndarray):
+        return np.count_nonzero(np.isfinite(values)) == values.size
+    return math.isfinite(values)

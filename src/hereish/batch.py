@@ -20,11 +20,11 @@ from hereish.spaces import fault
 from hereish.step import in_window, step
 from hereish.windows import NoReset
 
-# Lanes of a block, and points of a chunk: few enough for the cache, enough to hide Python.
+# Lanes of a block, and points of a chunk: enough to hide Python, few enough for the cache. No
+# power of two: rows of a rectangle that far apart would fall on the same cache lines.
+LANES = 12_000
+POINTS = 30 * LANES
 _CHECKED = 1 << 14
-import os
-LANES = int(os.environ.get('LN',8000))
-POINTS = LANES*int(os.environ.get('TT',30))
 
 
 @dataclass(frozen=True)

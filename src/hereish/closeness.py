@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from hereish.arrays import Bools, Floats, PerLane
+from hereish.arrays import Bools, Floats, PerLane, all_finite
 from hereish.errors import ParameterError
 from hereish.spaces import Space
 
@@ -52,7 +52,7 @@ class LaplaceTest:
     def __call__(
         self, space: Space, x: Floats, guess: Floats, eps: PerLane, threshold: PerLane, u: Floats
     ) -> Bools:
-        if np.isfinite(threshold).all():
+        if all_finite(threshold):
             return self._passes(space, x, guess, eps, threshold, u)
         # Lanes with an infinite threshold (or no guess) become NaN: never smaller, so rejected.
         with np.errstate(invalid="ignore"):

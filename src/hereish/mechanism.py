@@ -273,7 +273,9 @@ def _rehearse(m: PredictiveMechanism) -> None:
     half = np.full((lanes, m.uniforms), 0.5)
     tests = m.test.uniforms
 
-    def part(name: str, call: Callable[[], Anything], shape: tuple[int, ...], kind: str) -> Anything:
+    def part(
+        name: str, call: Callable[[], Anything], shape: tuple[int, ...], kind: str
+    ) -> Anything:
         try:
             answer = np.asarray(call())
         except HereishError:

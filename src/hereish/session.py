@@ -169,14 +169,13 @@ _STATE_VERSION = 1
 
 def _point(m: PredictiveMechanism, x: Any) -> Floats:
     """The secret as one row, or an error that does not contain it."""
-    dim = m.dim
     try:
         point = np.array(x, dtype=np.float64).reshape(1, -1)
     except (TypeError, ValueError):
-        raise PointError(f"a point must be {dim} number(s); nothing was spent") from None
-    if point.shape[1] != dim:
+        raise PointError(f"a point must be {m.dim} number(s); nothing was spent") from None
+    if point.shape[1] != m.dim:
         raise PointError(
-            f"a point must be {dim} number(s), found {point.shape[1]}; nothing was spent"
+            f"a point must be {m.dim} number(s), found {point.shape[1]}; nothing was spent"
         )
     wrong = fault(m.space, point)
     if wrong is not None:

@@ -69,8 +69,9 @@ def fault(space: Space, points: Floats) -> tuple[int, str] | None:
     """The first lane whose point is not in the space, and why, without the point."""
     for i, (name, low, high) in enumerate(space.coordinates):
         column = points[:, i]
-        if column.size and not (column.min() >= low and column.max() <= high):  # NaN fails too
-            lane = int(np.flatnonzero(~((column >= low) & (column <= high)))[0])
+        inside = (column >= low) & (column <= high)  # NaN is not
+        if np.count_nonzero(inside) < len(inside):
+            lane = int(np.flatnonzero(~inside)[0])
             if not math.isfinite(column[lane]):
                 return lane, f"{name} is not a finite number"
             return lane, f"{name} is outside {low:g}..{high:g}"

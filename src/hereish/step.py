@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hereish.arrays import Anything as _Any
-from hereish.arrays import Bools, Floats, Ints, PerLane
+from hereish.arrays import Bools, Floats, Ints, PerLane, all_finite
 from hereish.budget import Plan
 from hereish.errors import PartError
 from hereish.run import Run
@@ -69,11 +69,10 @@ def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
     if np.count_nonzero(known) < len(known):
         threshold = np.where(known, threshold, -np.inf)
     eps_test, eps_noise = m.bound.quantised(plan.eps_test), m.bound.quantised(plan.eps_noise)
-    tested = np.isfinite(threshold)
-    all_tested = bool(tested.all())
+    all_tested = all_finite(threshold)
     if not all_tested:
         # A test that is not made costs nothing, and neither does noise that cannot be drawn.
-        eps_test = eps_test * tested  # [S3]
+        eps_test = eps_test * np.isfinite(threshold)  # [S3]
         eps_noise = eps_noise * np.less(threshold, np.inf)
     fits = m.bound.fits(run.spent, eps_test + eps_noise) & ~run.ended  # [S4]
     return Prepared(run, guess, eps_test, eps_noise, threshold, known, fits, all_tested)
@@ -92,7 +91,7 @@ def step(
     try:
         close = m.test(m.space, x, guess, eps_test * scale, threshold, u[:, :tests])  # [S5]
         hard = fits & ~close
-        lanes = np.flatnonzero(hard)
+        lanes = hard.nonzero()[0]
         if len(lanes) == len(hard):
             value = m.space.noise(x, eps_noise * scale, u[:, tests:])  # [S6]
         else:

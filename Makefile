@@ -1,0 +1,57 @@
+# One command sets up what it needs (a virtual environment in .venv) and does its job.
+# uv is used if it is there, else venv and pip. The second time is quick.
+
+PYTHON ?= python3
+BIN := .venv/bin
+UV := $(shell command -v uv 2>/dev/null)
+
+.PHONY: demo test bench lint clean help
+
+help:
+	@echo "make demo    sanitise the embedded sample, print a table, draw a picture"
+	@echo "make test    lint, type-check, run all tests and the examples of the docs"
+	@echo "make bench   measure, and print ratios"
+	@echo "make clean   remove .venv and what the others made"
+
+demo: .venv/.plot
+	@echo "== sanitising a synthetic day of a few people, with and without prediction"
+	@$(BIN)/python -m hereish.demo
+
+test: lint
+	@echo "== tests, and the examples of README and docs"
+	@$(BIN)/pytest
+
+lint: .venv/.dev
+	@echo "== ruff"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@echo "== mypy --strict"
+	@$(BIN)/mypy
+
+bench: .venv/.dev
+	@echo "== benchmarks: ratios measured in one process on one core"
+	@$(BIN)/python benchmarks/bench.py
+
+clean:
+	rm -rf .venv demo-trace.png .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/pyvenv.cfg:
+	@echo "== creating .venv"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
+ifdef UV
+	@uv venv --quiet --python $(PYTHON) .venv
+else
+	@$(PYTHON) -m venv .venv
+endif
+
+.venv/.%: pyproject.toml | .venv/pyvenv.cfg
+	@echo "== installing hereish[$*] into .venv"
+ifdef UV
+	@uv pip install --quiet --python $(BIN)/python --editable '.[$*]'
+else
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+endif
+	@touch $@
+
+# Never rebuilt only because the environment's own files changed.
+.PRECIOUS: .venv/.plot .venv/.dev
