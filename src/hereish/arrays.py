@@ -19,5 +19,5 @@ Anything: TypeAlias = Any
 def all_finite(values: PerLane) -> bool:
     """Whether no lane is infinite or NaN."""
     if isinstance(values, np.ndarray):
-        return np.count_nonzero(np.isfinite(values)) == values.size
+        return bool(np.count_nonzero(np.isfinite(values)) == values.size)
     return math.isfinite(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,7 @@ from hereish.errors import ParameterError, PointError
 from hereish.mechanism import PredictiveMechanism
 from hereish.randomness import SECURE, Draws, KeyedDraws, SeededDraws
 from hereish.run import Run
-from hereish.session import NOT_PRIVATE
+from hereish.session import LATEST_S, NOT_PRIVATE
 from hereish.spaces import fault
 from hereish.step import in_window, step
 from hereish.windows import NoReset
@@ -268,10 +268,10 @@ class _Source:
         self, m: PredictiveMechanism, traces: Ints, run: Run, at_s: Floats, x: Floats
     ) -> Floats:
         """Uniforms from the identity of each report."""
-        assert isinstance(self.draws, KeyedDraws)  # for the type checker: `chunk` says so
+        keyed = cast("KeyedDraws", self.draws)  # `chunk` said so
         public = in_window(m, run, at_s)
         users = [self.users[trace] for trace in traces]
-        return self.draws.derive(users, public.window, public.reports, at_s, x, m.uniforms)
+        return keyed.derive(users, public.window, public.reports, at_s, x, m.uniforms)
 
 
 def _source(
@@ -339,9 +339,9 @@ def _checked(
 
 
 def _time_fault(times: Floats, ends: Ints) -> tuple[int, str] | None:
-    infinite = np.flatnonzero(~np.isfinite(times))
-    if len(infinite):
-        return int(infinite[0]), "its time is not a finite number"
+    wrong = np.flatnonzero(~(np.abs(times) <= LATEST_S))  # NaN too
+    if len(wrong):
+        return int(wrong[0]), "its time is not a number of Unix seconds (milliseconds, perhaps?)"
     falls = np.zeros(len(times) + 1, dtype=np.bool_)
     np.less(times[1:], times[:-1], out=falls[1:-1])
     falls[ends] = False  # a new trace may begin earlier

@@ -6,7 +6,7 @@ A budget manager is a function `(run, at_s) -> Plan` of public data. Proof: budg
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -70,17 +70,17 @@ class FixedUtility:
     accuracy: float
     constants: Constants
     sound = True
+    plan: Plan = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         positive("accuracy", self.accuracy)
         eps_noise = self.constants.c_noise / self.accuracy
         eps_test = self.constants.k * eps_noise
         plan = Plan(eps_test, eps_noise, self.constants.threshold(eps_test), self.accuracy)
-        object.__setattr__(self, "_plan", plan)
+        object.__setattr__(self, "plan", plan)
 
     def __call__(self, run: Run, at_s: Floats, /) -> Plan:
-        plan: Plan = self._plan  # type: ignore[attr-defined]  # set above on a frozen class
-        return plan
+        return self.plan
 
 
 @dataclass(frozen=True)
@@ -143,21 +143,19 @@ class Bound:
     """
 
     total: float
+    quantum: float = field(init=False, repr=False, compare=False)
+    _rounder: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         positive("total", self.total)
-        exponent = math.frexp(self.total)[1]
-        object.__setattr__(self, "_rounder", math.ldexp(1.5, exponent - 41 + 52))
-
-    @property
-    def quantum(self) -> float:
-        """The unit in which costs are counted."""
-        return math.ldexp(1.0, math.frexp(self.total)[1] - 41)
+        quantum = math.ldexp(1.0, math.frexp(self.total)[1] - 41)
+        object.__setattr__(self, "quantum", quantum)
+        # Doubles of this size are whole multiples of the quantum: adding it rounds to one.
+        object.__setattr__(self, "_rounder", 1.5 * 2.0**52 * quantum)
 
     def quantised(self, eps: PerLane) -> PerLane:
         """The nearest multiple of the quantum: this is what is spent, and what is drawn with."""
-        rounder: float = self._rounder  # type: ignore[attr-defined]  # set above on a frozen class
-        return (eps + rounder) - rounder  # [B1]
+        return (eps + self._rounder) - self._rounder  # [B1]
 
     def fits(self, spent: Floats, worst: PerLane) -> Bools:
         """Whether `worst` more can be spent. Exact."""

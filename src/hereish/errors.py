@@ -34,7 +34,7 @@ class StateError(HereishError, ValueError):
     """A saved session state is damaged or belongs to another mechanism."""
 
 
-class BudgetExhausted(HereishError):
+class BudgetExhausted(HereishError):  # noqa: N818  # callers know it by this name
     """The worst case of the next report does not fit what is left of the budget.
 
     Carries public numbers only: what the report may cost, what is left, and the window.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from hereish.arrays import Anything
+from hereish.arrays import Anything, Bools, Floats
 from hereish.budget import AlwaysNoise, Bound, BudgetManager, Constants, FixedRate, FixedUtility
 from hereish.closeness import ClosenessTest, LaplaceTest
 from hereish.errors import HereishError, ParameterError, PartError
@@ -254,8 +255,13 @@ def _described(part: Anything) -> str:
     """A part by its settings if it shows them, else by its name; never by its address."""
     if hasattr(part, "__qualname__"):
         return f"{part.__module__}.{part.__qualname__}"
-    kind = type(part)
-    return repr(part) if kind.__repr__ is not object.__repr__ else kind.__qualname__
+    name = type(part).__qualname__
+    if is_dataclass(part):
+        shown = (f for f in fields(part) if f.repr)
+        settings = (f"{f.name}={_described(getattr(part, f.name))}" for f in shown)
+        return f"{name}({', '.join(settings)})"
+    text = repr(part)
+    return name if " at 0x" in text else text
 
 
 def _member(part: Anything, name: str) -> int:
@@ -291,7 +297,10 @@ def _rehearse(m: PredictiveMechanism) -> None:
 
     point = part("space.snap", lambda: m.space.snap(zeros), zeros.shape, "f")
     part("space.distance", lambda: m.space.distance(point, point), (lanes,), "f")
-    part("space.noise", lambda: m.space.noise(point, 1.0, half[:, tests:]), zeros.shape, "f")
+    draw = partial(m.space.noise, point, 1.0, half[:, tests:])
+    noisy = part("space.noise", draw, zeros.shape, "f")
+    if not np.array_equal(noisy, m.space.snap(noisy)):
+        raise PartError("space.noise must return points of the grid: end it with self.snap(…)")
     ask = (m.space, point, point, 1.0, 1.0, half[:, :tests])
     part("test", lambda: m.test(*ask), (lanes,), "b")
     empty = Run.empty(lanes, m.dim, m.memory)
@@ -304,4 +313,8 @@ def _rehearse(m: PredictiveMechanism) -> None:
     )
     for run in (empty, seen):
         name = "prediction, budget manager, skip rule or window"
-        part(name, lambda run=run: prepare(m, run, at_s + 60.0).fits, (lanes,), "b")
+        part(name, partial(_fits, m, run, at_s + 60.0), (lanes,), "b")
+
+
+def _fits(m: PredictiveMechanism, run: Run, at_s: Floats) -> Bools:
+    return prepare(m, run, at_s).fits

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+from numpy.typing import NDArray
 
 from hereish.arrays import Floats, Ints
 from hereish.errors import ParameterError
@@ -45,7 +45,7 @@ def _read(stream: CipherContext, count: int, out: Floats | None = None) -> Float
     uniforms = np.empty(count) if out is None else out
     for start in range(0, count, _PIECE):  # in pieces that stay in cache
         bits = uniforms[start : start + _PIECE].view("<u8")
-        raw = memoryview(bits).cast("B")
+        raw = memoryview(bits.view(np.uint8))  # type: ignore[arg-type]  # arrays are buffers
         stream.update_into(memoryview(_ZEROS)[: len(raw)], raw)
         _as_uniforms(bits)
     return uniforms

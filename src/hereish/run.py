@@ -65,7 +65,8 @@ class Run(NamedTuple):
 
     def take(self, lanes: Anything) -> Run:
         """Only these lanes (a slice, a mask or indices)."""
-        return Run(*(field[lanes] for field in self))
+        kept: list[Anything] = [field[lanes] for field in self]
+        return Run(*kept)
 
     def in_window(self, window: Ints) -> Run:
         """The same history, with a fresh budget in the lanes whose window is a new one."""

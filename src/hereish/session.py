@@ -19,6 +19,8 @@ from hereish.spaces import fault
 from hereish.step import Release, in_window, prepare, step
 
 Kind = Literal["hard", "easy", "untested"]
+# The year 5138: beyond it, milliseconds were given for seconds.
+LATEST_S = 1e11
 NOT_PRIVATE = "NOT PRIVATE: the randomness can be repeated by others."
 
 

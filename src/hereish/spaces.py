@@ -41,12 +41,20 @@ class Space(Protocol):
         """The numbers that a point consists of, with the range of each."""
         ...
 
-    uniforms: int
-    """How many uniforms one noisy point takes."""
-    claim_factor: float
-    """`claim_factor * distance(a, b)` never exceeds the distance the guarantee speaks of."""
-    unit: str
-    """What `distance` is measured in, for people."""
+    @property
+    def uniforms(self) -> int:
+        """How many uniforms one noisy point takes."""
+        ...
+
+    @property
+    def claim_factor(self) -> float:
+        """`claim_factor * distance(a, b)` never exceeds the distance the guarantee speaks of."""
+        ...
+
+    @property
+    def unit(self) -> str:
+        """What `distance` is measured in, for people."""
+        ...
 
     def distance(self, a: Floats, b: Floats) -> Floats:
         """The metric, lane by lane."""

@@ -64,11 +64,14 @@ def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
         _check_plan(plan)
     threshold = plan.threshold
     if m.skip is not None:
-        threshold = np.where(_skips(m, run, at_s, plan), np.inf, threshold)
+        skips = _skips(m.skip(run, at_s, plan), at_s)
+        threshold = np.where(skips, np.inf, threshold)
     known = guess[:, 0] == guess[:, 0]
     if np.count_nonzero(known) < len(known):
         threshold = np.where(known, threshold, -np.inf)
-    eps_test, eps_noise = m.bound.quantised(plan.eps_test), m.bound.quantised(plan.eps_noise)
+    eps_test = m.bound.quantised(plan.eps_test)
+    # Never nothing: noise of no budget would be infinite.
+    eps_noise: PerLane = np.maximum(m.bound.quantised(plan.eps_noise), m.bound.quantum)
     all_tested = all_finite(threshold)
     if not all_tested:
         # A test that is not made costs nothing, and neither does noise that cannot be drawn.
@@ -89,18 +92,20 @@ def step(
     run, guess, eps_test, eps_noise, threshold, known, fits, all_tested = prepare(m, run, at_s)
     scale, tests = m.space.claim_factor, m.test.uniforms
     try:
-        close = m.test(m.space, x, guess, eps_test * scale, threshold, u[:, :tests])  # [S5]
-        hard = fits & ~close
-        lanes = hard.nonzero()[0]
-        if len(lanes) == len(hard):
-            value = m.space.noise(x, eps_noise * scale, u[:, tests:])  # [S6]
-        else:
-            value = guess.copy("K")
-            if len(lanes):
-                eps = _of(eps_noise, lanes) * scale
-                fresh = m.space.noise(_rows(x, lanes), eps, _rows(u[:, tests:], lanes))  # [S7]
-                value.T[:, lanes] = fresh.T
-    except Exception as broken:
+        # A floating-point warning could depend on the secret, so none may come out of here.
+        with np.errstate(all="ignore"):
+            close = m.test(m.space, x, guess, eps_test * scale, threshold, u[:, :tests])  # [S5]
+            hard = fits & ~close
+            lanes = hard.nonzero()[0]
+            if len(lanes) == len(hard):
+                value = m.space.noise(x, eps_noise * scale, u[:, tests:])  # [S6]
+            else:
+                value = guess.copy("K")
+                if len(lanes):
+                    eps = _of(eps_noise, lanes) * scale
+                    fresh = m.space.noise(_rows(x, lanes), eps, _rows(u[:, tests:], lanes))  # [S7]
+                    value.T[:, lanes] = fresh.T
+    except Exception as broken:  # noqa: BLE001  # whatever it was, nothing may be released
         # The part saw the secret, so its words may hold it.
         raise PartError(
             f"the test or the noise failed with {type(broken).__name__}; nothing was released"
@@ -112,9 +117,8 @@ def step(
         if m.on_exhausted == "predict":
             released = fits | known
         value[~released] = np.nan
-    release = Release(
-        value, released, hard, eps_test + eps_noise * hard, eps_test, eps_noise, threshold
-    )  # [S8]
+    cost = np.asarray(eps_test + eps_noise * hard)  # [S8]
+    release = Release(value, released, hard, cost, eps_test, eps_noise, threshold)
     ended = run.ended if all_fit else ~fits
     asked = None if all_tested and all_fit else np.less(threshold, np.inf)
     return release, _record(run, release, at_s, lanes, ended, asked)
@@ -206,9 +210,8 @@ def _check_plan(plan: Plan) -> None:
         )
 
 
-def _skips(m: PredictiveMechanism, run: Run, at_s: Floats, plan: Plan) -> Bools:
-    assert m.skip is not None  # for the type checker; `prepare` asks first
-    skips = np.asarray(m.skip(run, at_s, plan))
+def _skips(answer: Bools, at_s: Floats) -> Bools:
+    skips = np.asarray(answer)
     if skips.dtype != np.bool_ or skips.shape != at_s.shape:
         raise PartError(
             f"the skip rule must return {at_s.shape} booleans, found {skips.shape} {skips.dtype}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from functools import lru_cache
+from functools import cache
 from typing import Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -111,7 +111,7 @@ def _days(zone: str, low_s: float, high_s: float) -> tuple[int, Floats]:
     return table
 
 
-@lru_cache(maxsize=None)
+@cache
 def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
