@@ -92,7 +92,7 @@ def sanitize(
         threshold=np.empty(len(x)),
         spent=np.zeros(len(lengths)),
         guarantee=m.guarantee if source.private else NOT_PRIVATE,
-        private=source.private,
+        private=source.private and m.private,
     )
     # Longest first: the lanes that still have points are always the first ones of a block.
     order = np.argsort(-lengths, kind="stable")

@@ -89,8 +89,15 @@ class PredictiveMechanism:
         return constants.k if isinstance(constants, Constants) else None
 
     @property
+    def private(self) -> bool:
+        """False if a part says of itself that it is not, as those of `hereish.testing` do."""
+        return all(getattr(part, "private", True) for part in (self.space, self.test))
+
+    @property
     def guarantee(self) -> str:
         """What is promised, in a sentence."""
+        if not self.private:
+            return "NOT PRIVATE: a part of the mechanism is for tests only."
         return f"For {self.window.covers()}: {self.privacy}."
 
     @property

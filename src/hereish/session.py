@@ -76,13 +76,13 @@ class Session:
 
     @property
     def private(self) -> bool:
-        """False if it was made with a seed or other draws that can be repeated."""
-        return self._draws.private
+        """False if it was made with a seed or other draws or parts that are not private."""
+        return self._draws.private and self.mechanism.private
 
     @property
     def guarantee(self) -> str:
         """What is promised, in a sentence."""
-        return self.mechanism.guarantee if self.private else NOT_PRIVATE
+        return self.mechanism.guarantee if self._draws.private else NOT_PRIVATE
 
     def __repr__(self) -> str:
         warning = "" if self.private else ", NOT PRIVATE"

@@ -45,6 +45,7 @@ class NoNoise:
 
     space: Space
     uniforms = 0
+    private = False
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
