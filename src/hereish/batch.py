@@ -311,7 +311,9 @@ def _checked(
         x = np.ascontiguousarray(points, dtype=np.float64)
         times = np.ascontiguousarray(at_s, dtype=np.float64)
     except (TypeError, ValueError):
-        raise PointError("points and at_s must be arrays of numbers") from None
+        x = None
+    if x is None:  # not raised above, where the error would carry one that holds a point
+        raise PointError("points and at_s must be arrays of numbers")
     if x.ndim == 1 and m.dim == 1:
         x = x[:, None]
     if x.ndim != 2 or x.shape[1] != m.dim:

@@ -161,6 +161,6 @@ class Bound:
         """Whether `worst` more can be spent. Exact."""
         return np.asarray(spent + worst <= self.total)  # [B2]
 
-    def part(self, share: float) -> float:
-        """The largest whole number of quanta in `share` of the total: n parts of 1/n fit."""
-        return math.floor(self.total * share / self.quantum) * self.quantum
+    def part(self, n: int) -> float:
+        """The largest whole number of quanta of which n times fit the total."""
+        return math.floor(self.total / self.quantum) // n * self.quantum  # [B3]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hereish import sample
 from hereish.arrays import Floats
@@ -40,12 +41,14 @@ INDEPENDENT, PREDICTIVE = "independent, 3 km", "predictive with skip (30 km/h), 
 def mechanisms() -> dict[str, PredictiveMechanism]:
     """The rows of the table: the same privacy for all."""
     skip = SkipBySpeed(30.0)
-    again = SkipBySpeed(30.0, since="tested")
+    restarted = SkipBySpeed(30.0, since="tested")
     return {
         INDEPENDENT: independent(PRIVACY, accuracy_m=3000.0, window=WINDOW),
         "predictive, 3 km": fixed_utility(PRIVACY, 3000.0, window=WINDOW),
         PREDICTIVE: fixed_utility(PRIVACY, 3000.0, skip=skip, window=WINDOW),
-        "… skip again after each test": fixed_utility(PRIVACY, 3000.0, skip=again, window=WINDOW),
+        "predictive, skip restarted, 3 km": fixed_utility(
+            PRIVACY, 3000.0, skip=restarted, window=WINDOW
+        ),
         "independent, 30 reports": independent(PRIVACY, reports=30, window=WINDOW),
         "predictive, 30 reports": fixed_rate(PRIVACY, 30, window=WINDOW),
     }
@@ -82,39 +85,51 @@ class Trial:
         )
 
 
+HEADS = (
+    ("", "reports", "", "average", "90 %", "budget", "fresh"),
+    ("", "made", "", "error", "within", "used", "noise"),
+)
+
+
 def table(trials: dict[str, Trial]) -> str:
     """The trials as text, one a line."""
-    heads = ("", "reports made", "", "average error", "90 % within", "budget used", "fresh noise")
-    rows = [heads, *((name, *trial.cells()) for name, trial in trials.items())]
+    rows = [*HEADS, *((name, *trial.cells()) for name, trial in trials.items())]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
-        for row in rows
+        "   ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
     ]
-    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+    return "\n".join([*lines[:2], "-" * len(lines[0]), *lines[2:]])
 
 
-def told(day: sample.Sample) -> str:
-    """What was promised, and how to read the table."""
-    paragraphs = (
-        f"{len(day.users)} made-up people asked {len(day.points)} times in one synthetic day to "
-        "report where they are.",
-        f"The promise, the same in every row. For {WINDOW.covers()} of one person: {PRIVACY}. "
-        "When the next report might not fit what is left of that budget, reporting stops.",
-        "“3 km”: fresh noise is within 3 km nine times in ten, and there are as many reports as "
-        "the budget pays for. “30 reports”: that many are planned, as accurate as it allows.",
+def before(day: sample.Sample) -> str:
+    """What was asked, and what was promised."""
+    return _paragraphs(
+        f"{len(day.users)} made-up people, one synthetic day, {len(day.points)} requests to report "
+        "where they are.",
+        f"The promise is the same in every row. For {WINDOW.covers()} of one person: {PRIVACY}. "
+        "Reporting stops when the next report might not fit the budget.",
+        "3 km: fresh noise is within 3 km nine times in ten, and reports go on while the budget "
+        "lasts. 30 reports: the budget is planned for that many, as accurate as it allows.",
     )
-    return "\n".join(textwrap.fill(words, 96) for words in paragraphs)
 
 
-READING = """\
-Prediction repeats the last report while a private test finds it near enough, and draws fresh noise
-only when it is not: the same promise gives more reports at 3 km, or better ones at 30 reports. With
-skip, the test is spared too while nobody at 30 km/h could be 3 km from where the noise was drawn.
+def after() -> str:
+    """How to read the table, and what not to do with a real trace."""
+    return _paragraphs(
+        "The predictive mechanism repeats its last report while a private test finds that near "
+        "enough, and draws fresh noise only when it is not. For the same promise that gives more "
+        "reports at 3 km, and smaller errors at 30 reports. With skip it spares the test too, "
+        "while nobody at 30 km/h could have gone 3 km since the noise was drawn; restarted: since "
+        "the last passed test.",
+        f"Numbers are for one person and day, averaged over {REPETITIONS} sanitisations with "
+        "noise of their own, so that they are no accident of one draw. (With a real trace each "
+        "would cost a budget of its own.) Errors are those of the reports made, and compare them "
+        "with the true trace: they are for its owner's eyes only. This one is synthetic.",
+    )
 
-Numbers are for one person and day, averaged over {repetitions} sanitisations of the same day; with
-a real trace each of them would cost a budget of its own. Errors are of the reports made, against
-the true trace: with a real one they would be for its owner's eyes only."""
+
+def _paragraphs(*words: str) -> str:
+    return "\n\n".join(textwrap.fill(paragraph, 88) for paragraph in words)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -126,10 +141,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="the same numbers each time: NOT PRIVATE")
     options = parser.parse_args(arguments)
     day = sample.day()
-    print(told(day), end="\n\n")
+    print(before(day), end="\n\n")
     trials = {name: Trial.of(m, day, options.seed) for name, m in mechanisms().items()}
     print(table(trials), end="\n\n")
-    print(READING.format(repetitions=REPETITIONS))
+    print(after())
     if options.seed is not None:
         print(f"\n{NOT_PRIVATE} That is what --seed is for.")
     try:
@@ -145,58 +160,147 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 # Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
-_TRUE, _FRESH, _REPEATED, _MISSING = "#0072B2", "#D55E00", "#E69F00", "#777777"
-_STREET = "#BBBBBB"
+_TRUE, _FRESH, _REPEATED, _MISSING, _STREET = "#0072B2", "#D55E00", "#E69F00", "#777777", "#C4C4C4"
 _MARKS: dict[str, dict[str, Any]] = {
-    "true": {"marker": "o", "s": 22, "color": _TRUE, "linewidths": 0},
-    "hard": {"marker": "D", "s": 42, "color": _FRESH, "edgecolors": "white", "linewidths": 0.8},
-    "easy": {"marker": "o", "s": 26, "color": _REPEATED, "linewidths": 0},
-    "untested": {"marker": "o", "s": 20, "facecolors": "white", "edgecolors": _REPEATED},
+    "true": {"marker": "o", "s": 24, "color": _TRUE, "linewidths": 0},
+    "hard": {"marker": "D", "s": 44, "color": _FRESH, "edgecolors": "white", "linewidths": 0.8},
+    "easy": {"marker": "o", "s": 30, "color": _REPEATED, "linewidths": 0},
+    "untested": {"marker": "o", "s": 24, "facecolors": "white", "edgecolors": _REPEATED},
     "": {"marker": "x", "s": 26, "color": _MISSING, "linewidths": 1.2},
 }
+_NUMBER: dict[str, Any] = {"color": "white", "ha": "center", "va": "center_baseline", "fontsize": 9}
 _MEANINGS = {
-    "true": "where the person truly was when asked",
-    "hard": "released: fresh noise",
-    "easy": "the last release again, after a private test",
-    "untested": "the last release again, test spared",
-    "": "no report: the budget is used up",
+    "true": "the person, when asked to report",
+    "hard": "released: fresh noise (number: reports it answered)",
+    "easy": "released: the last one again, it passed the test",
+    "untested": "released: the last one again, test spared",
+    "": "nothing released: the budget is used up",
 }
 
 
 def draw(day: sample.Sample, predictive: Trial, alone: Trial, path: Path) -> None:
     """One person's day: the truth, and what two mechanisms released of it."""
-    import matplotlib as mpl  # not needed for the table, and slow to import
+    import matplotlib as mpl  # here because the table does without it
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    rows = slice(day.offsets[PERSON], day.offsets[PERSON + 1])
+    rows = slice(*day.offsets[PERSON : PERSON + 2])
+    minutes = ((day.at_s[rows] - sample.MIDNIGHT_S) // 60).astype(int).tolist()
+    clock = [f"{minute // 60}:{minute % 60:02}" for minute in minutes]
     true_m = sample.to_metres(day.points[rows])
     route_m = sample.to_metres(day.routes[PERSON])
-    hours = (day.at_s[rows] - sample.MIDNIGHT_S) / 3600.0
-    panels = {
-        "Prediction, with skip": (predictive, rows),
-        "Independent noise": (alone, rows),
-    }
-    released_m = [sample.to_metres(trial.out.value[rows]) for trial, rows in panels.values()]
-    with plt.rc_context({"font.size": 10, "axes.titlesize": 12, "figure.dpi": 130}):
+    panels = {"Prediction, with skip": predictive, "Independent noise": alone}
+    released_m = [sample.to_metres(trial.out.value[rows]) for trial in panels.values()]
+    errors_km = [trial.error_m[rows] / 1000.0 for trial in panels.values()]
+    with plt.rc_context({"font.size": 11, "axes.titlesize": 13}):
         figure, (maps, strips) = plt.subplots(
-            2, 3, figsize=(15, 7.4), height_ratios=(4, 1.25), layout="constrained"
+            2, 3, figsize=(15, 7.5), height_ratios=(3.6, 1), layout="constrained"
         )
         for axes in maps:
             axes.plot(*route_m.T, color=_STREET, linewidth=1.2, zorder=1)
-            axes.scatter(*true_m.T, zorder=3, **_MARKS["true"])
-            _frame(axes, np.concatenate([true_m, route_m, *released_m]))
-        maps[0].set_title(f"The true day: {len(true_m)} queries\nsecret, and made up")
+            _frame(axes, np.concatenate([route_m, *released_m]))
+        maps[0].set_title(f"The true day\n{len(true_m)} times asked to report", loc="left")
+        maps[0].scatter(*true_m.T, zorder=4, **_MARKS["true"])
         _name_places(maps[0], route_m)
         _legend(strips[0])
-        for i, (name, (trial, _)) in enumerate(panels.items(), start=1):
+        for i, (name, trial) in enumerate(panels.items()):
             kind = trial.out.kind[rows]
-            _releases(maps[i], true_m, released_m[i - 1], kind)
-            maps[i].set_title(f"{name}: {_summary(kind)}")
-            _strip(strips[i], hours, trial.error_m[rows] / 1000.0, kind)
-        figure.savefig(path)
+            _releases(maps[i + 1], true_m, released_m[i], kind)
+            maps[i + 1].set_title(f"{name}\n{_summary(kind)}", loc="left")
+            _strip(strips[i + 1], clock, errors_km[i], kind)
+            strips[i + 1].set_ylim(0.0, 1.1 * float(np.nanmax(errors_km)))
+        figure.suptitle(f"For {WINDOW.covers()}: {PRIVACY}", fontweight="bold")
+        figure.savefig(path, dpi=120)
         plt.close(figure)
+
+
+def _frame(axes: Axes, all_m: Floats) -> None:
+    """The same square for each map, with a scale bar below everything that is drawn."""
+    low_m, high_m = np.nanmin(all_m, axis=0), np.nanmax(all_m, axis=0)
+    middle_m, half_m = (low_m + high_m) / 2.0, float(np.max(high_m - low_m)) * 0.58
+    left_m, bottom_m = middle_m - half_m
+    axes.set(
+        xlim=(left_m, left_m + 2.0 * half_m),
+        ylim=(bottom_m, bottom_m + 2.0 * half_m),
+        xticks=[],
+        yticks=[],
+        aspect="equal",
+    )
+    axes.spines[:].set_color(_STREET)
+    _scale_bar(axes, left_m, bottom_m, 2.0 * half_m)
+
+
+def _scale_bar(axes: Axes, left_m: float, bottom_m: float, width_m: float) -> None:
+    km = max(n for n in (1, 2, 5, 10, 20, 50) if n * 1000.0 <= max(width_m / 4.0, 1000.0))
+    start_m, at_m = left_m + 0.04 * width_m, bottom_m + 0.035 * width_m
+    axes.plot([start_m, start_m + km * 1000.0], [at_m, at_m], color="black", linewidth=3)
+    axes.text(start_m, at_m + 0.015 * width_m, f"{km} km", va="bottom")
+
+
+def _name_places(axes: Axes, route_m: Floats) -> None:
+    """Names of the places that matter: above or below, whichever is further from the streets."""
+    stops_m = dict(zip(sample.STOPS, route_m[:: sample.ROUTE_STRIDE], strict=True))
+    middle_m = (route_m.min(axis=0) + route_m.max(axis=0)) / 2.0
+    for name in ("home", "work", "shop", "visit"):
+        axes.annotate(
+            name,
+            stops_m[name],
+            xytext=(0.0, 20.0 if stops_m[name][1] > middle_m[1] else -20.0),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            color=_TRUE,
+            fontweight="bold",
+        )
+
+
+def _releases(axes: Axes, true_m: Floats, released_m: Floats, kind: NDArray[np.str_]) -> None:
+    """Every noisy point with lines to the places that it answered for, and how many times."""
+    axes.scatter(*true_m[kind != ""].T, zorder=4, **_MARKS["true"])
+    axes.scatter(*true_m[kind == ""].T, zorder=3, **_MARKS[""])
+    made = np.flatnonzero(kind != "")
+    for row in made:
+        ends = np.stack([true_m[row], released_m[row]])
+        axes.plot(*ends.T, color=_FRESH, linewidth=0.8, alpha=0.5, zorder=2)
+    answered = np.diff(np.append(np.flatnonzero(kind[made] == "hard"), len(made)))
+    # The larger below the smaller, and each number with its own mark, so that none is garbled.
+    for times, point in sorted(
+        zip(answered.tolist(), released_m[kind == "hard"].tolist(), strict=True), reverse=True
+    ):
+        east_m, north_m = point
+        size = 44.0 if times == 1 else 300.0
+        axes.scatter(east_m, north_m, zorder=6, **(_MARKS["hard"] | {"s": size}))
+        if times > 1:
+            axes.text(east_m, north_m, str(times), zorder=6, **_NUMBER)
+
+
+def _summary(kind: NDArray[np.str_]) -> str:
+    made, fresh = np.count_nonzero(kind != ""), np.count_nonzero(kind == "hard")
+    return f"{made} of {len(kind)} reports made, from {fresh} noisy points"
+
+
+def _strip(axes: Axes, clock: list[str], error_km: Floats, kind: NDArray[np.str_]) -> None:
+    """How far off each report was, in the order of the day."""
+    order = np.arange(1, len(kind) + 1)
+    for name in ("", "untested", "easy", "hard"):
+        rows = kind == name
+        height_km = np.nan_to_num(error_km[rows])
+        axes.scatter(order[rows], height_km, clip_on=False, zorder=3, **_MARKS[name])
+    ticks = np.linspace(0, len(kind) - 1, 6).astype(int)
+    axes.set_xticks(order[ticks], [clock[tick] for tick in ticks])
+    axes.set_xlim(0, len(kind) + 1)
+    axes.set_ylabel("error, km")
+    axes.set_xlabel("when asked, in order")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#EEEEEE")
+
+
+def _legend(axes: Axes) -> None:
+    for name, meaning in _MEANINGS.items():
+        axes.scatter([], [], label=meaning, **_MARKS[name])
+    axes.set_axis_off()
+    axes.legend(loc="center left", frameon=False, borderaxespad=0.0)
 
 
 if __name__ == "__main__":

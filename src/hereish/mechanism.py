@@ -179,7 +179,7 @@ def fixed_rate(
     constants = _constants(space, test, eta, gamma, delta, prediction_rate)
     planned = _whole("reports", reports)
     budget = FixedRate(
-        rate=Bound(privacy.eps_per_m).part(1.0 / planned),
+        rate=Bound(privacy.eps_per_m).part(planned),
         prediction_rate=prediction_rate,
         learn_after=min(10, math.ceil(planned / 4)),
         constants=constants,
@@ -211,7 +211,7 @@ def independent(
     if (reports is None) == (accuracy_m is None):
         raise ParameterError("give either reports or accuracy_m, not both and not neither")
     if reports is not None:
-        eps_noise = Bound(privacy.eps_per_m).part(1.0 / _whole("reports", reports))
+        eps_noise = Bound(privacy.eps_per_m).part(_whole("reports", reports))
     else:
         c_noise = space.c_noise(delta)
         eps_noise = c_noise / positive("accuracy_m", accuracy_m)  # type: ignore[arg-type]  # given

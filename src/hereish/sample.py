@@ -21,17 +21,23 @@ from hereish.errors import ParameterError
 CENTRE_DEG = (60.17, 24.94)  # latitude, longitude
 CITY_RADIUS_M = 13_000.0  # nobody leaves it, not even round a corner
 TIME_ZONE = "Europe/Helsinki"
+MIDNIGHT_S = datetime(2025, 6, 3, tzinfo=ZoneInfo(TIME_ZONE)).timestamp()
 STOPS = ("home", "bakery", "work", "lunch", "work", "shop", "visit", "home")
-
-_MIDNIGHT_S = datetime(2025, 6, 3, tzinfo=ZoneInfo(TIME_ZONE)).timestamp()
 _SHARES = np.array([1.0, 0.3, 3.2, 0.7, 3.6, 0.5, 2.0, 2.2])  # of the time not spent on the way
 _WAKE_S, _SLEEP_S = 7.0 * 3600, 23.0 * 3600
+
+# Streets cross at right angles. A leg goes up stairs: how much of its way east and north is done
+# at each corner.
+_CORNERS = np.array([[0.3, 0.0], [0.3, 0.6], [0.8, 0.6], [0.8, 1.0]])
+ROUTE_STRIDE = 1 + len(_CORNERS)  # from stop to stop in a route
+_STRIDE = 1 + ROUTE_STRIDE  # and where leaving it is a knot of its own
 
 # On foot up to the first length, by bicycle up to the second, by public transport beyond it.
 _LEG_M = (1500.0, 4500.0)
 _LEG_KMH = np.array([4.5, 17.0, 25.0])
 _SLOW_KMH = 15.0
 
+_BLOCK_USERS = 1000  # at a time: few enough for the cache; part of what a seed means
 _MINUTE_S, _HOUR_S = 60.0, 3600.0
 _JUMP_PROBABILITY, _MOST_JUMPS = 1 / 3, 12  # an hour each: more would not fit a day
 
@@ -47,18 +53,36 @@ class Sample:
     points: Floats  # (n, 2) latitude and longitude in degrees
     at_s: Floats  # (n,) Unix seconds
     offsets: Ints  # (k + 1,) trace i is points[offsets[i]:offsets[i + 1]]
-    routes: Floats  # (k, 15, 2) the way from stop to stop, a street corner between each two
+    routes: Floats  # (k, 36, 2) the way from stop to stop, with the four corners of each leg
 
     def __repr__(self) -> str:
         return f"<Sample: {len(self.points)} queries of {len(self.users)} made-up people>"
 
 
-def day(users: int = 6, seed: int = 1, *, points_each: int | None = None) -> Sample:
+def day(users: int = 6, seed: int = 9, *, points_each: int | None = None) -> Sample:
     """One calendar day (in TIME_ZONE) of `users` people with 30 to 45 queries, or `points_each`."""
     for name, number in (("users", users), ("points_each", points_each)):
         if number is not None and number < 1:
             raise ParameterError(f"{name} must be a whole number from 1, found {number!r}")
     rng = np.random.default_rng(seed)  # for show, not for secrets
+    blocks = [
+        _people(rng, min(_BLOCK_USERS, users - first), points_each)
+        for first in range(0, users, _BLOCK_USERS)
+    ]
+    points, at_s, counts, routes = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    return Sample(
+        users=tuple(f"person {i}" for i in range(1, users + 1)),
+        points=points,
+        at_s=at_s,
+        offsets=np.concatenate([[0], np.cumsum(counts)]),
+        routes=routes,
+    )
+
+
+def _people(
+    rng: np.random.Generator, users: int, points_each: int | None
+) -> tuple[Floats, Floats, Ints, Floats]:
+    """Points, times, how many of them each person has, and routes."""
     way = _way(rng, users)
     if points_each is None:
         counts = rng.integers(30, 46, users)
@@ -67,13 +91,8 @@ def day(users: int = 6, seed: int = 1, *, points_each: int | None = None) -> Sam
     at_s, metres = _travel(way, _slow_times(rng, counts, way.slow_s[:, -1:]))
     metres += _wander(rng, at_s)
     asked = np.arange(at_s.shape[1]) < counts[:, None]
-    return Sample(
-        users=tuple(f"person {i}" for i in range(1, users + 1)),
-        points=to_degrees(metres[asked]),
-        at_s=_MIDNIGHT_S + at_s[asked],
-        offsets=np.concatenate([[0], np.cumsum(counts)]),
-        routes=to_degrees(np.delete(way.metres, slice(1, None, 3), axis=1)),  # one knot a stop
-    )
+    route = np.delete(way.metres, slice(1, None, _STRIDE), axis=1)  # without the departures
+    return to_degrees(metres[asked]), MIDNIGHT_S + at_s[asked], counts, to_degrees(route)
 
 
 def to_degrees(metres: Floats) -> Floats:
@@ -93,7 +112,7 @@ def to_metres(degrees: Floats) -> Floats:
 
 
 class _Way(NamedTuple):
-    """Each person's day as knots: arrive at a stop, leave it, turn a corner, arrive, …"""
+    """Each person's day as knots: arrive at a stop, leave it, turn the corners, arrive, …"""
 
     at_s: Floats  # (users, knots) since midnight
     slow_s: Floats  # (users, knots) the same clock, but it stands while somebody moves fast
@@ -102,23 +121,23 @@ class _Way(NamedTuple):
 
 def _way(rng: np.random.Generator, users: int) -> _Way:
     stops = _places(rng, users)
-    # Streets cross at right angles: a leg is two sides of a rectangle.
-    metres = np.empty((users, 3 * len(STOPS) - 1, 2))
-    metres[:, 0::3] = metres[:, 1::3] = stops
-    metres[:, 2::3, 0], metres[:, 2::3, 1] = stops[:, 1:, 0], stops[:, :-1, 1]
+    # Arrive, leave, turn each corner; and after the last stop there is nowhere to go.
+    metres = np.repeat(stops, _STRIDE, axis=1)[:, : -len(_CORNERS)]
+    for i, done in enumerate(_CORNERS):
+        metres[:, 2 + i :: _STRIDE] += done * np.diff(stops, axis=1)
     metres = _turned(metres)
     sides_m = np.linalg.norm(np.diff(metres, axis=1), axis=2)
-    legs_m = sides_m[:, 1::3] + sides_m[:, 2::3]
+    legs_m = np.add.reduceat(sides_m, np.arange(0, sides_m.shape[1], _STRIDE), axis=1)
     leg_kmh = _LEG_KMH[np.digitize(legs_m, _LEG_M)] * rng.uniform(0.9, 1.1, (users, 1))
-    side_kmh = np.full(sides_m.shape, 1.0)
-    side_kmh[:, 1::3] = side_kmh[:, 2::3] = leg_kmh
-    lasts_s = sides_m / (side_kmh / 3.6)
+    side_kmh = np.repeat(leg_kmh, _STRIDE, axis=1)[:, : sides_m.shape[1]]
+    side_kmh[:, 0::_STRIDE] = 0.0  # at a stop
+    lasts_s = sides_m / np.maximum(side_kmh / 3.6, 1.0)
     # What the ways leave of the day is shared out among the stops, so that every day fits.
     wake_s = _WAKE_S + rng.uniform(-1800, 1800, (users, 1))
     sleep_s = _SLEEP_S + rng.uniform(-1800, 1800, (users, 1))
     shares = _SHARES * rng.uniform(0.7, 1.3, (users, len(STOPS)))
     shares /= shares.sum(axis=1, keepdims=True)
-    lasts_s[:, 0::3] = shares * (sleep_s - wake_s - lasts_s.sum(axis=1, keepdims=True))
+    lasts_s[:, 0::_STRIDE] = shares * (sleep_s - wake_s - lasts_s.sum(axis=1, keepdims=True))
     slow_s = np.where(side_kmh <= _SLOW_KMH, lasts_s, 0.0)
     return _Way(_summed(wake_s, lasts_s), _summed(0.0 * wake_s, slow_s), metres)
 

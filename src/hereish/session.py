@@ -174,7 +174,9 @@ def _point(m: PredictiveMechanism, x: Any) -> Floats:
     try:
         point = np.array(x, dtype=np.float64).reshape(1, -1)
     except (TypeError, ValueError):
-        raise PointError(f"a point must be {m.dim} number(s); nothing was spent") from None
+        point = None
+    if point is None:  # not raised above, where the error would carry one that holds the point
+        raise PointError(f"a point must be {m.dim} number(s); nothing was spent")
     if point.shape[1] != m.dim:
         raise PointError(
             f"a point must be {m.dim} number(s), found {point.shape[1]}; nothing was spent"

@@ -91,6 +91,7 @@ def step(
     """
     run, guess, eps_test, eps_noise, threshold, known, fits, all_tested = prepare(m, run, at_s)
     scale, tests = m.space.claim_factor, m.test.uniforms
+    failure = ""
     try:
         # A floating-point warning could depend on the secret, so none may come out of here.
         with np.errstate(all="ignore"):
@@ -106,10 +107,10 @@ def step(
                     fresh = m.space.noise(_rows(x, lanes), eps, _rows(u[:, tests:], lanes))  # [S7]
                     value.T[:, lanes] = fresh.T
     except Exception as broken:  # noqa: BLE001  # whatever it was, nothing may be released
-        # The part saw the secret, so its words may hold it.
-        raise PartError(
-            f"the test or the noise failed with {type(broken).__name__}; nothing was released"
-        ) from None
+        failure = type(broken).__name__
+    if failure:
+        # Its words may hold the secret: they are not repeated, and not carried as a cause.
+        raise PartError(f"the test or the noise failed with {failure}; nothing was released")
     released, all_fit = fits, np.count_nonzero(fits) == len(fits)
     if not all_fit:
         eps_test, eps_noise = np.where(fits, eps_test, 0.0), np.where(fits, eps_noise, 0.0)
@@ -200,7 +201,7 @@ def _check_plan(plan: Plan) -> None:
         test = test.min()
     if isinstance(noise, np.ndarray):
         noise = noise.min()
-    if test >= 0.0 and noise > 0.0:
+    if test >= 0.0 and noise > 0.0:  # the usual case, and cheap; the rest in detail
         return
     free = np.equal(plan.threshold, np.inf)
     if not np.all((np.greater_equal(plan.eps_test, 0.0) & np.greater(plan.eps_noise, 0.0)) | free):
