@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 
-.PHONY: demo test bench lint clean help
+.PHONY: demo test bench bench-write lint clean help
 
 help:
 	@echo "make demo    sanitise the embedded sample, print a table, draw a picture"
@@ -28,9 +28,9 @@ lint: .venv/.dev
 	@echo "== mypy --strict"
 	@$(BIN)/mypy
 
-bench: .venv/.dev
+bench bench-write: .venv/.dev
 	@echo "== benchmarks: ratios measured in one process on one core"
-	@$(BIN)/python benchmarks/bench.py
+	@$(BIN)/python benchmarks/bench.py $(if $(filter bench-write,$@),--write)
 
 clean:
 	rm -rf .venv demo-trace.png .pytest_cache .mypy_cache .ruff_cache .hypothesis

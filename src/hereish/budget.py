@@ -87,6 +87,7 @@ class FixedUtility:
 class FixedRate:
     """Spends `rate` a report on average, and gets the accuracy that this buys (section 3).
 
+    A report may cost more: the first one, noise without a test, costs `rate / ((1 - PR) + k)`.
     The expected prediction rate serves until `learn_after` reports; then the run's own does.
     """
 

@@ -30,12 +30,14 @@ from hereish.windows import Day
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 PRIVACY = Privacy(level=math.log(10.0), radius_m=100.0)
 WINDOW = Day(sample.TIME_ZONE)
 REPETITIONS = 200
-PERSON = 2  # whose day is drawn
-INDEPENDENT, PREDICTIVE = "independent, 3 km", "predictive with skip (30 km/h), 3 km"  # and how
+# Whose day is drawn, and sanitised by which rows of the table.
+PERSON = 2
+INDEPENDENT, PREDICTIVE = "independent, 3 km", "predictive with skip (30 km/h), 3 km"
 
 
 def mechanisms() -> dict[str, PredictiveMechanism]:
@@ -86,7 +88,7 @@ class Trial:
 
 
 HEADS = (
-    ("", "reports", "", "average", "90 %", "budget", "fresh"),
+    ("", "reports", "", "average", "90%", "budget", "fresh"),
     ("", "made", "", "error", "within", "used", "noise"),
 )
 
@@ -148,14 +150,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.seed is not None:
         print(f"\n{NOT_PRIVATE} That is what --seed is for.")
     try:
-        draw(day, trials[PREDICTIVE], trials[INDEPENDENT], options.picture)
+        figure = draw(day, trials[PREDICTIVE], trials[INDEPENDENT])
     except ImportError:
         print("\nNo picture: it needs matplotlib. Get it with: pip install 'hereish[plot]'")
+        return 0
+    try:
+        figure.savefig(options.picture)
     except (OSError, ValueError) as refused:  # no such folder, or not the name of a picture
         print(f"\nThe picture could not be written: {refused}", file=sys.stderr)
         return 1
-    else:
-        print(f"\nOne person's day, before and after, is drawn in {options.picture.resolve()}")
+    print(f"\nOne person's day, before and after, is drawn in {options.picture.resolve()}")
     return 0
 
 
@@ -168,7 +172,14 @@ _MARKS: dict[str, dict[str, Any]] = {
     "untested": {"marker": "o", "s": 24, "facecolors": "white", "edgecolors": _REPEATED},
     "": {"marker": "x", "s": 26, "color": _MISSING, "linewidths": 1.2},
 }
-_NUMBER: dict[str, Any] = {"color": "white", "ha": "center", "va": "center_baseline", "fontsize": 9}
+_NAMED = {"home": 18, "work": -18, "shop": 18, "visit": -18}  # names clear of the streets
+_NUMBER: dict[str, Any] = {
+    "color": "white",
+    "ha": "center",
+    "va": "center_baseline",
+    "fontsize": 9,
+    "fontweight": "bold",
+}
 _MEANINGS = {
     "true": "the person, when asked to report",
     "hard": "released: fresh noise (number: reports it answered)",
@@ -178,12 +189,9 @@ _MEANINGS = {
 }
 
 
-def draw(day: sample.Sample, predictive: Trial, alone: Trial, path: Path) -> None:
+def draw(day: sample.Sample, predictive: Trial, alone: Trial) -> Figure:
     """One person's day: the truth, and what two mechanisms released of it."""
-    import matplotlib as mpl  # here because the table does without it
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure  # here because the table does without it
 
     rows = slice(*day.offsets[PERSON : PERSON + 2])
     minutes = ((day.at_s[rows] - sample.MIDNIGHT_S) // 60).astype(int).tolist()
@@ -193,32 +201,32 @@ def draw(day: sample.Sample, predictive: Trial, alone: Trial, path: Path) -> Non
     panels = {"Prediction, with skip": predictive, "Independent noise": alone}
     released_m = [sample.to_metres(trial.out.value[rows]) for trial in panels.values()]
     errors_km = [trial.error_m[rows] / 1000.0 for trial in panels.values()]
-    with plt.rc_context({"font.size": 11, "axes.titlesize": 13}):
-        figure, (maps, strips) = plt.subplots(
-            2, 3, figsize=(15, 7.5), height_ratios=(3.6, 1), layout="constrained"
-        )
-        for axes in maps:
-            axes.plot(*route_m.T, color=_STREET, linewidth=1.2, zorder=1)
-            _frame(axes, np.concatenate([route_m, *released_m]))
-        maps[0].set_title(f"The true day\n{len(true_m)} times asked to report", loc="left")
-        maps[0].scatter(*true_m.T, zorder=4, **_MARKS["true"])
-        _name_places(maps[0], route_m)
-        _legend(strips[0])
-        for i, (name, trial) in enumerate(panels.items()):
-            kind = trial.out.kind[rows]
-            _releases(maps[i + 1], true_m, released_m[i], kind)
-            maps[i + 1].set_title(f"{name}\n{_summary(kind)}", loc="left")
-            _strip(strips[i + 1], clock, errors_km[i], kind)
-            strips[i + 1].set_ylim(0.0, 1.1 * float(np.nanmax(errors_km)))
-        figure.suptitle(f"For {WINDOW.covers()}: {PRIVACY}", fontweight="bold")
-        figure.savefig(path, dpi=120)
-        plt.close(figure)
+
+    # A figure of its own, not pyplot's: no window system is asked for, and no setting is changed.
+    figure = Figure(figsize=(13.6, 6.8), dpi=132, layout="compressed")
+    maps, strips = figure.subplots(2, 3, height_ratios=(3.6, 1))
+    for axes in maps:
+        axes.plot(*route_m.T, color=_STREET, linewidth=1.2, zorder=1)
+        _frame(axes, np.concatenate([route_m, *released_m]))
+    maps[0].set_title(f"The true day\n{len(true_m)} times asked to report", loc="left")
+    maps[0].scatter(*true_m.T, zorder=4, **_MARKS["true"])
+    _name_places(maps[0], route_m)
+    _legend(strips[0])
+    for i, (name, trial) in enumerate(panels.items()):
+        kind = trial.out.kind[rows]
+        _releases(maps[i + 1], true_m, released_m[i], kind)
+        maps[i + 1].set_title(f"{name}\n{_summary(kind)}", loc="left")
+        _strip(strips[i + 1], clock, errors_km[i], kind)
+        strips[i + 1].set_ylim(0.0, 1.1 * float(np.nanmax(errors_km)))
+    promise = f"The same privacy for both. For {WINDOW.covers()}: {PRIVACY}."
+    figure.suptitle(textwrap.fill(promise, 120) + "\n", fontweight="bold")
+    return figure
 
 
 def _frame(axes: Axes, all_m: Floats) -> None:
     """The same square for each map, with a scale bar below everything that is drawn."""
     low_m, high_m = np.nanmin(all_m, axis=0), np.nanmax(all_m, axis=0)
-    middle_m, half_m = (low_m + high_m) / 2.0, float(np.max(high_m - low_m)) * 0.58
+    middle_m, half_m = (low_m + high_m) / 2.0, float(np.max(high_m - low_m)) * 0.6
     left_m, bottom_m = middle_m - half_m
     axes.set(
         xlim=(left_m, left_m + 2.0 * half_m),
@@ -239,19 +247,18 @@ def _scale_bar(axes: Axes, left_m: float, bottom_m: float, width_m: float) -> No
 
 
 def _name_places(axes: Axes, route_m: Floats) -> None:
-    """Names of the places that matter: above or below, whichever is further from the streets."""
     stops_m = dict(zip(sample.STOPS, route_m[:: sample.ROUTE_STRIDE], strict=True))
-    middle_m = (route_m.min(axis=0) + route_m.max(axis=0)) / 2.0
-    for name in ("home", "work", "shop", "visit"):
+    for name, above_pt in _NAMED.items():
         axes.annotate(
             name,
             stops_m[name],
-            xytext=(0.0, 20.0 if stops_m[name][1] > middle_m[1] else -20.0),
+            xytext=(0.0, above_pt),
             textcoords="offset points",
             ha="center",
             va="center",
             color=_TRUE,
             fontweight="bold",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
         )
 
 

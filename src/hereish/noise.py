@@ -77,9 +77,11 @@ def _solve_angle(k: Floats, g: Floats) -> Floats:
         )  # [N6]
         low, high = np.where(excess > 0, t, low), np.where(excess > 0, high, t)
         following = t + excess / ((k * k + 1.0) * sin_t)
-        inside = (following > low) & (following < high)
+        inside = (following >= low) & (following <= high)
         following = np.where(inside, following, 0.5 * (low + high))
-        rough = np.abs(following - t) * (k + 1.0 / t) > _EXACT_STEP
+        # The density changes on the scale 1 / (k + 1/t + 1/(pi-t)); it vanishes at both ends.
+        room = t * (np.pi - t)
+        rough = np.abs(following - t) * (k * room + np.pi) > _EXACT_STEP * room
         t = following
         if not np.count_nonzero(rough):
             break

@@ -24,9 +24,10 @@ def positive(name: str, value: float) -> float:
 
 @dataclass(frozen=True)
 class Privacy:
-    """Two places `radius_m` apart differ in any probability by a factor of at most `exp(level)`.
+    """Whatever is released is at most `exp(level)` times as likely from one trace as from another
+    that is never more than `radius_m` away from it.
 
-    The whole budget of a window; half as far apart, half the level, and so on.
+    The whole budget of a window. Twice as far away, twice the level; half as far, half of it.
     """
 
     level: float
@@ -48,6 +49,6 @@ class Privacy:
 
     def __str__(self) -> str:
         return (
-            f"places {self.radius_m:g} m apart differ in probability "
-            f"by a factor of at most {math.exp(min(self.level, 700.0)):.4g}"
+            f"whatever is released is at most {math.exp(min(self.level, 700.0)):.4g} times as "
+            f"likely from one trace as from any other that stays within {self.radius_m:g} m of it"
         )

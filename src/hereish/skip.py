@@ -31,7 +31,8 @@ class SkipBySpeed:
     The clock starts at the last hard release, or with `since="tested"` at the last release on
     which the secret had a say: a passed test starts it again. The limit is `limit_m`, or if that
     is not given what the budget manager says (section 4: the accuracy for fixed utility, 0.8 of
-    the last hard step's threshold for fixed rate).
+    the last hard step's threshold for fixed rate, which therefore skips nothing before a hard
+    report that went through the test).
 
     The paper's text says 0.5 km/h, its program computed 0.5 km a minute; 30 km/h gives its results.
     """

@@ -117,7 +117,8 @@ def _zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
         raise ParameterError(
-            f"time zone must be an IANA name such as 'Europe/Helsinki', found {name!r}"
+            f"time zone must be an IANA name such as 'Europe/Helsinki', found {name!r} (if that is "
+            "one, this system has no time zone data: pip install tzdata)"
         ) from None
 
 

@@ -66,7 +66,7 @@ TIMES = np.array([0.0, 1.0, 2.0, 0.5, 1.5])
 OFFSETS = [0, 3, 3, 5]
 
 
-def broken(row: int, column: int, value: float) -> np.ndarray:  # type: ignore[type-arg]
+def broken(row: int, column: int, value: float) -> np.ndarray:
     points = POINTS.copy()
     points[row, column] = value
     return points
@@ -132,7 +132,7 @@ def test_a_batch_takes_one_source_of_uniforms() -> None:
         {"draws": keyed, "users": ["a"]},
     ):
         with pytest.raises(hereish.ParameterError):
-            hereish.sanitize(RATE(), POINTS, TIMES, OFFSETS, **wrong)  # type: ignore[arg-type]
+            hereish.sanitize(RATE(), POINTS, TIMES, OFFSETS, **wrong)
 
 
 def test_a_batch_says_whether_it_is_private() -> None:

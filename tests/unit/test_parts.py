@@ -102,7 +102,7 @@ def test_skip_by_speed_counts_from_the_last_hard_release_or_from_the_last_test()
     never[:, 0] = 0.001  # every test passes
     kinds = {}
     for since in ("hard", "tested"):
-        skip = hereish.SkipBySpeed(kmh=30, since=since)  # type: ignore[arg-type]
+        skip = hereish.SkipBySpeed(kmh=30, since=since)
         m = hereish.fixed_utility(PRIVACY, 3000, skip=skip)
         kinds[since] = list(hereish.sanitize(m, points, at_s, [0, 8], uniforms=never).kind)
     assert kinds["hard"] == ["hard", "untested", *["easy"] * 6]
@@ -155,9 +155,15 @@ MISFITS: dict[str, Callable[[], object]] = {
     "a prediction that fails": lambda: hereish.fixed_rate(
         PRIVACY, 30, prediction=lambda run, at_s: run.nothing
     ),
-    "a test that does not answer yes or no": lambda: hereish.fixed_rate(PRIVACY, 30, test=NoTest()),
+    "a test that does not answer yes or no": lambda: hereish.fixed_rate(
+        PRIVACY,
+        30,
+        test=NoTest(),  # type: ignore[arg-type]
+    ),
     "a skip rule that answers once for all": lambda: hereish.fixed_rate(
-        PRIVACY, 30, skip=lambda run, at_s, plan: np.True_
+        PRIVACY,
+        30,
+        skip=lambda run, at_s, plan: np.True_,  # type: ignore[arg-type]
     ),
     "skipping by speed without a limit": lambda: hereish.PredictiveMechanism(
         PRIVACY, hereish.AlwaysNoise(0.001), skip=hereish.SkipBySpeed()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 import types
 from importlib import metadata, resources
+from pathlib import Path
 
 import hereish
 
@@ -46,3 +49,33 @@ def test_importing_hereish_loads_nothing_heavy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+# From the bottom to the top, as docs/architecture.md has it.
+ROOMS = (
+    *("errors", "arrays", "privacy", "noise", "spaces", "run", "closeness", "prediction"),
+    *("budget", "windows", "skip", "step", "mechanism", "randomness", "session", "batch"),
+    *("testing", "sample", "demo", "__init__"),
+)
+
+
+def test_no_room_imports_one_above_it() -> None:
+    source = Path(hereish.__file__).parent
+    assert {path.stem for path in source.glob("*.py")} == set(ROOMS)
+    for room in ROOMS:
+        tree = ast.parse((source / f"{room}.py").read_text(encoding="utf-8"))
+        for statement in tree.body:  # what is imported for types or lazily may look up
+            if isinstance(statement, ast.ImportFrom) and statement.module:
+                top, _, name = statement.module.partition(".")
+                below = [name] if name else [alias.name for alias in statement.names]
+                for other in below if top == "hereish" else []:
+                    assert ROOMS.index(other) < ROOMS.index(room), f"{room} imports {other}"
+
+
+def test_every_command_of_the_readme_is_one_of_the_makefile() -> None:
+    root = Path(__file__).parents[2]
+    targets = re.findall(r"^([a-z-]+)[a-z -]*:", (root / "Makefile").read_text("utf-8"), re.M)
+    targets += ["bench-write"]
+    for page in (root / "README.md", *root.glob("docs/*.md"), root / "CONTRIBUTING.md"):
+        for command in re.findall(r"^ {4}make ([a-z-]+)", page.read_text("utf-8"), re.M):
+            assert command in targets, f"{page.name}: make {command}"

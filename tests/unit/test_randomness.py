@@ -56,7 +56,7 @@ def test_a_forked_child_draws_other_numbers_than_its_parent() -> None:
 
 def test_threads_that_draw_at_once_never_share_a_number() -> None:
     draws = hereish.SecureDraws()
-    found: list[np.ndarray] = []  # type: ignore[type-arg]
+    found: list[np.ndarray] = []
 
     def draw() -> None:
         found.extend([draws.uniforms(4) for _ in range(2000)])

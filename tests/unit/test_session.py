@@ -239,4 +239,4 @@ def test_draws_are_chosen_once() -> None:
     keyed = hereish.KeyedDraws(b"k" * 32)
     for wrong in ({"seed": 1, "draws": keyed}, {"draws": keyed}, {"user": "ann"}):
         with pytest.raises(hereish.ParameterError):
-            m.session(**wrong)  # type: ignore[arg-type]
+            m.session(**wrong)
