@@ -108,15 +108,17 @@ class FixedRate:
 
     def __call__(self, run: Run, at_s: Floats, /) -> Plan:
         k, rate = self.constants.k, self.rate
-        seen = np.where(
-            run.reports >= self.learn_after,
-            run.easy / np.maximum(run.reports, 1),
-            self.prediction_rate,
-        )
+        learnt = run.reports >= self.learn_after
+        lanes = np.count_nonzero(learnt)
+        seen: PerLane = self.prediction_rate
+        if lanes == len(learnt):
+            seen = run.easy / run.reports
+        elif lanes:
+            seen = np.where(learnt, run.easy / np.maximum(run.reports, 1), seen)
         shares = (1.0 + k) - seen  # (1 - PR) + k
         eps_noise = rate / shares
         eps_test = k * eps_noise
-        threshold = shares * (self.constants.threshold(k * rate))
+        threshold = shares * self.constants.threshold(k * rate)
         return Plan(eps_test, eps_noise, threshold, 0.8 * run.hard_threshold)
 
 

@@ -26,42 +26,36 @@ def plane_radius(eps: PerLane, u1: Floats, u2: Floats) -> Floats:
     return np.asarray(np.log(u1 * u2) / -eps)  # [N2]
 
 
-def sine_cosine(tan_half: Floats) -> tuple[Floats, Floats]:
-    """Sine and cosine of an angle from the tangent of its half: one slow function, not two."""
-    squared = tan_half * tan_half
+def sine_cosine(half: Floats) -> tuple[Floats, Floats]:
+    """Sine and cosine of an angle, given half of it: one slow function instead of two."""
+    tangent = np.tan(half)
+    squared = tangent * tangent
     inverse = 1.0 / (1.0 + squared)
-    return 2.0 * tan_half * inverse, (1.0 - squared) * inverse
+    tangent *= inverse
+    tangent += tangent
+    squared -= 1.0
+    squared *= inverse
+    return tangent, np.negative(squared, out=squared)  # [N3]
 
 
-def direction(u: Floats) -> tuple[Floats, Floats]:
-    """Sine and cosine of a uniform angle."""
-    return sine_cosine(np.tan(np.pi * u))  # [N3]
+def sphere_angle(k: PerLane, u1: Floats, u2: Floats) -> Floats:
+    """The angle of Laplace noise on a sphere of radius 1: density ~ sin(t) exp(-k t) on (0, pi).
 
-
-def sphere_angle(k: PerLane, u1: Floats, u2: Floats) -> tuple[Floats, Floats]:
-    """Sine and cosine of the angle of Laplace noise on a sphere of radius 1.
-
-    The angle t has density ~ sin(t) exp(-k t) on (0, pi). The planar radius g is moved to the t
-    that has the same share of the mass beyond it. For noise much smaller than the globe one
-    Newton step is enough, and a short series gives it; the rest is bracketed and solved.
+    The planar radius g is moved to the angle t that has the same share of the mass beyond it. For
+    noise much smaller than the globe one Newton step is enough, and the start of its series;
+    the rest is bracketed and solved.
     """
-    kg = np.log(u1 * u2)
-    np.negative(kg, out=kg)
-    g = kg / k  # [N4]
-    # (tan(g/2) + k (g/sin(g) - 1)) / (k*k + 1) / g, to the fourth order
-    newton = g * (1.0 / 24.0) + kg * (g * (7.0 / 360.0))
-    newton *= g
-    newton += 0.5
-    newton += kg * (1.0 / 6.0)
-    newton /= k * k + 1.0  # [N5]
-    rough = newton * (kg + 1.0) > _EXACT_STEP
+    minus_kg = np.log(u1 * u2)
+    step = (0.5 - minus_kg * (1.0 / 6.0)) / (k * k + 1.0)  # [N5]
+    rough = step * (1.0 - minus_kg) > _EXACT_STEP
     if (k.min() if isinstance(k, np.ndarray) else k) < _NO_WRAP:
         rough[:] = True
-    t = g - newton * g
+    g = minus_kg / -k  # [N4]
+    t = g - step * g
     if np.count_nonzero(rough):
         lanes = np.flatnonzero(rough)
         t[lanes] = _solve_angle(np.broadcast_to(k, g.shape)[lanes], g[lanes])
-    return sine_cosine(np.tan(0.5 * t))
+    return np.asarray(t)
 
 
 def _solve_angle(k: Floats, g: Floats) -> Floats:

@@ -181,9 +181,10 @@ def _point(m: PredictiveMechanism, x: Any) -> Floats:
         raise PointError(
             f"a point must be {m.dim} number(s), found {point.shape[1]}; nothing was spent"
         )
-    wrong = fault(m.space, point)
-    if wrong is not None:
-        raise PointError(f"bad point: {wrong[1]}; nothing was spent")
+    for (_, low, high), value in zip(m.space.coordinates, point[0].tolist(), strict=True):
+        if not low <= value <= high:
+            _, words = fault(m.space, point) or (0, "it is not in the space")
+            raise PointError(f"bad point: {words}; nothing was spent")
     return point
 
 

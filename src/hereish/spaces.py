@@ -105,11 +105,6 @@ def share(name: str, value: float) -> float:
     return float(value)
 
 
-def _tan_squared(angle: Floats) -> Floats:
-    tangent = np.tan(angle, out=angle)
-    return np.multiply(tangent, tangent, out=tangent)
-
-
 def _round_to(step: float, values: Floats) -> Floats:
     # + 0.0 turns -0.0 into 0.0: its sign would tell on which side of zero the secret lies.
     return np.asarray(np.rint(values / step) * step + 0.0)
@@ -177,7 +172,7 @@ class Plane:
     def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
         u1, u2, u3 = columns(u)
         radius = noise.plane_radius(eps, u1, u2)
-        sine, cosine = noise.direction(u3)
+        sine, cosine = noise.sine_cosine(math.pi * u3)
         moved = np.empty_like(x)
         moved[:, 0] = x[:, 0] + radius * cosine
         moved[:, 1] = x[:, 1] + radius * sine
@@ -217,29 +212,35 @@ class Sphere:
             )
 
     def distance(self, a: Floats, b: Floats) -> Floats:
-        half = 0.5 * _RADIANS
-        lat_a, lat_b = a[:, 0], b[:, 0]
-        apart = _tan_squared((lat_a - lat_b) * half)
-        turned = _tan_squared((a[:, 1] - b[:, 1]) * half)
-        above = _tan_squared((lat_a + lat_b) * half)
-        # The haversine formula in squared tangents t, with sin² = t/(1+t), cos² = 1/(1+t) and
+        # Squared tangents t of half the angles between latitudes, between longitudes, and of the
+        # sum of the latitudes.
+        t = np.empty((3, len(a)))
+        np.subtract(a.T, b.T, out=t[:2])
+        np.add(a[:, 0], b[:, 0], out=t[2])
+        t *= 0.5 * _RADIANS
+        np.tan(t, out=t)
+        t *= t
+        # The haversine formula, with sin² = t/(1+t), cos² = 1/(1+t) and
         # cos(a) cos(b) = cos²((a+b)/2) - sin²((a-b)/2): accurate at the poles too. It reads
         # (apart/(1+apart) + turned/(1+above)) / (1+turned), here over one denominator.
-        one_apart, one_above = 1.0 + apart, 1.0 + above
-        apart *= one_above
-        apart += turned * one_apart
-        turned += 1.0
-        one_above *= one_apart
-        one_above *= turned
-        apart /= one_above
-        chord = np.sqrt(np.minimum(apart, 1.0, out=apart), out=apart)
+        one = 1.0 + t
+        haversine = t[0] * one[2]
+        haversine += t[1] * one[0]
+        one[0] *= one[1]
+        one[0] *= one[2]
+        haversine /= one[0]
+        np.minimum(haversine, 1.0, out=haversine)
+        chord = np.sqrt(haversine, out=haversine)
         return np.asarray(np.arcsin(chord, out=chord) * (2.0 * _MEAN_RADIUS_M))
 
     def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
         u1, u2, u3 = columns(u)
-        sin_angle, cos_angle = noise.sphere_angle(eps * _MEAN_RADIUS_M, u1, u2)
-        sin_bearing, cos_bearing = noise.direction(u3)
-        sin_lat, cos_lat = noise.sine_cosine(np.tan(x[:, 0] * (0.5 * _RADIANS)))
+        half = np.empty((3, len(x)))
+        np.multiply(noise.sphere_angle(eps * _MEAN_RADIUS_M, u1, u2), 0.5, out=half[0])
+        np.multiply(u3, math.pi, out=half[1])
+        np.multiply(x[:, 0], 0.5 * _RADIANS, out=half[2])
+        sines, cosines = noise.sine_cosine(half)
+        (sin_angle, sin_bearing, sin_lat), (cos_angle, cos_bearing, cos_lat) = sines, cosines
         # The release as a unit vector, in axes turned so that the secret has longitude 0:
         # outwards, east and up. Well conditioned everywhere, the poles included.
         north = sin_angle * cos_bearing
