@@ -147,18 +147,16 @@ class Bound:
 
     total: float
     quantum: float = field(init=False, repr=False, compare=False)
-    _rounder: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         positive("total", self.total)
         quantum = math.ldexp(1.0, math.frexp(self.total)[1] - 41)
         object.__setattr__(self, "quantum", quantum)
-        # Doubles of this size are whole multiples of the quantum: adding it rounds to one.
-        object.__setattr__(self, "_rounder", 1.5 * 2.0**52 * quantum)
 
     def quantised(self, eps: PerLane) -> PerLane:
-        """The nearest multiple of the quantum: this is what is spent, and what is drawn with."""
-        return (eps + self._rounder) - self._rounder  # [B1]
+        """The whole quanta in `eps`: this is what is spent, and what is drawn with."""
+        whole: PerLane = np.floor(eps * (1.0 / self.quantum))
+        return whole * self.quantum  # [B1]
 
     def fits(self, spent: Floats, worst: PerLane) -> Bools:
         """Whether `worst` more can be spent. Exact."""

@@ -49,7 +49,7 @@ def sphere_angle(k: PerLane, u1: Floats, u2: Floats) -> Floats:
     step = (0.5 - minus_kg * (1.0 / 6.0)) / (k * k + 1.0)  # [N5]
     rough = step * (1.0 - minus_kg) > _EXACT_STEP
     if (k.min() if isinstance(k, np.ndarray) else k) < _NO_WRAP:
-        rough[:] = True
+        rough |= np.less(k, _NO_WRAP)
     g = minus_kg / -k  # [N4]
     t = g - step * g
     if np.count_nonzero(rough):
@@ -63,6 +63,7 @@ def _solve_angle(k: Floats, g: Floats) -> Floats:
     low, high = np.zeros_like(g), np.minimum(g, np.pi)
     t = high * (1.0 - 1e-3)
     beyond = (1.0 + k * g) * (1.0 + np.exp(-np.pi * k))
+    rough = np.ones(len(g), dtype=np.bool_)
     for _ in range(200):
         sin_t = np.sin(t)
         # exp(k t) times the difference of the two survival functions; positive: t is too small.
@@ -73,9 +74,11 @@ def _solve_angle(k: Floats, g: Floats) -> Floats:
         following = t + excess / ((k * k + 1.0) * sin_t)
         inside = (following >= low) & (following <= high)
         following = np.where(inside, following, 0.5 * (low + high))
+        # A lane that is done stays as it is, however long others take: its bits are its own.
+        following = np.where(rough, following, t)
         # The density changes on the scale 1 / (k + 1/t + 1/(pi-t)); it vanishes at both ends.
         room = t * (np.pi - t)
-        rough = np.abs(following - t) * (k * room + np.pi) > _EXACT_STEP * room
+        rough &= np.abs(following - t) * (k * room + np.pi) > _EXACT_STEP * room
         t = following
         if not np.count_nonzero(rough):
             break

@@ -76,7 +76,7 @@ def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
     if not all_tested:
         # A test that is not made costs nothing, and neither does noise that cannot be drawn.
         eps_test = eps_test * np.isfinite(threshold)  # [S3]
-        eps_noise = eps_noise * np.less(threshold, np.inf)
+        eps_noise = eps_noise * np.not_equal(threshold, np.inf)
     fits = m.bound.fits(run.spent, eps_test + eps_noise) & ~run.ended  # [S4]
     return Prepared(run, guess, eps_test, eps_noise, threshold, known, fits, all_tested)
 
@@ -196,18 +196,12 @@ def _guess(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
 
 def _check_plan(plan: Plan) -> None:
     """Refuse a plan that would pay the user back, or ask for noise without a budget."""
-    test, noise = plan.eps_test, plan.eps_noise
-    if isinstance(test, np.ndarray):
-        test = test.min()
-    if isinstance(noise, np.ndarray):
-        noise = noise.min()
-    if test >= 0.0 and noise > 0.0:  # the usual case, and cheap; the rest in detail
-        return
+    paid = np.greater_equal(plan.eps_test, 0.0) & np.greater(plan.eps_noise, 0.0)
     free = np.equal(plan.threshold, np.inf)
-    if not np.all((np.greater_equal(plan.eps_test, 0.0) & np.greater(plan.eps_noise, 0.0)) | free):
+    if not (np.all(paid | free) and np.all(np.equal(plan.threshold, plan.threshold))):
         raise PartError(
-            "the budget manager must plan eps_test >= 0 and eps_noise > 0, both numbers, "
-            "unless the threshold is +inf"
+            "the budget manager must plan eps_test >= 0 and eps_noise > 0 (unless the threshold "
+            "is +inf) and a threshold that is a number"
         )
 
 
