@@ -17,7 +17,7 @@ from hereish.randomness import SECURE, Draws, KeyedDraws, SeededDraws
 from hereish.run import Run
 from hereish.session import LATEST_S, NOT_PRIVATE
 from hereish.spaces import fault
-from hereish.step import in_window, step
+from hereish.step import step
 from hereish.windows import NoReset
 
 # Lanes of a block, and points of a chunk: enough to hide Python, few enough for the cache. No
@@ -269,9 +269,7 @@ class _Source:
     ) -> Floats:
         """Uniforms from the identity of each report."""
         keyed = cast("KeyedDraws", self.draws)  # `chunk` said so
-        public = in_window(m, run, at_s)
-        users = [self.users[trace] for trace in traces]
-        return keyed.derive(users, public.window, public.reports, at_s, x, m.uniforms)
+        return keyed.for_reports(m, [self.users[trace] for trace in traces], run, at_s, x)
 
 
 def _source(

@@ -9,7 +9,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
@@ -17,6 +17,11 @@ from numpy.typing import NDArray
 
 from hereish.arrays import Floats, Ints
 from hereish.errors import ParameterError
+from hereish.run import Run
+from hereish.step import in_window
+
+if TYPE_CHECKING:
+    from hereish.mechanism import PredictiveMechanism
 
 _KEY_BYTES = 32
 _BUFFER_UNIFORMS = 512
@@ -132,9 +137,10 @@ class KeyedDraws:
     """Uniforms that are a function of a secret key and of the whole identity of a report.
 
     A report that is computed again (a retry, a replayed request, a Spark task that ran twice)
-    gets the same uniforms and so the same release, not a second one. The value is part of the
-    identity: two different secrets never share their uniforms. Whoever has the key can undo the
-    noise; keep it like the secrets themselves.
+    gets the same uniforms and so the same release, not a second one. The identity is the user, the
+    window, the step, the time and the true value, and besides them the mechanism and the public
+    history: two releases of one secret with the same uniforms and different budgets would give
+    it away. Whoever has the key can undo the noise; keep it like the secrets themselves.
     """
 
     private = True
@@ -146,6 +152,17 @@ class KeyedDraws:
             digest_size=64, key=hashlib.sha512(key).digest(), person=b"hereish report"
         )
 
+    def for_reports(
+        self, m: PredictiveMechanism, users: Sequence[str], run: Run, at_s: Floats, x: Floats
+    ) -> Floats:
+        """The uniforms of the next step of each lane."""
+        run = in_window(m, run, at_s)
+        lanes = len(at_s)
+        history = np.concatenate([field.reshape(lanes, -1) for field in run], axis=1, dtype="<f8")
+        history[np.isnan(history)] = np.nan  # NaN has many faces; one is enough
+        mechanism = hashlib.sha256(m.fingerprint.encode()).digest()
+        return self.derive(users, run.window, run.reports, at_s, x, m.uniforms, history, mechanism)
+
     def derive(
         self,
         users: Sequence[str],
@@ -154,21 +171,28 @@ class KeyedDraws:
         at_s: Floats,
         values: Floats,
         count: int,
+        history: Floats | None = None,
+        mechanism: bytes = b"",
     ) -> Floats:
-        """`count` uniforms for each report: user, window, step in the window, time, true value."""
-        identity = np.empty((len(at_s), 3 + values.shape[1]), dtype="<u8")
-        identity[:, 0], identity[:, 1] = windows, steps
+        """`count` uniforms for each report; `history` has a row for each."""
+        widths = [1, 1, 1, values.shape[1], 0 if history is None else history.shape[1]]
+        identity = np.empty((len(at_s), 1 + sum(widths)), dtype="<u8")
+        identity[:, 0] = (widths[3] << 32) + widths[4]
+        identity[:, 1], identity[:, 2] = windows, steps
         floats = identity.view("<f8")
-        floats[:, 2], floats[:, 3:] = at_s, values
-        floats[:, 2:] += 0.0  # -0.0 and 0.0 are the same place
+        floats[:, 3], floats[:, 4 : 4 + widths[3]] = at_s, values
+        if history is not None:
+            floats[:, 4 + widths[3] :] = history
+        floats[:, 3:] += 0.0  # -0.0 and 0.0 are the same place
         blocks = -(-count // 8)
         bits = np.empty((len(at_s), blocks * 8), dtype="<u8")
+        context = hashlib.sha256(mechanism).digest()
         for lane, (user, row) in enumerate(zip(users, identity, strict=True)):
-            name = user.encode()
+            # All but the name has a length that is fixed or stands in front: nothing can shift.
+            about = context + row.tobytes() + user.encode()
             for block in range(blocks):
                 digest = self._keyed.copy()
-                # The rest has a fixed length, so the name needs no length of its own.
-                digest.update(bytes([block]) + row.tobytes() + name)
+                digest.update(bytes([block]) + about)
                 bits[lane, block * 8 : block * 8 + 8] = np.frombuffer(digest.digest(), "<u8")
         return _as_uniforms(bits[:, :count].copy())
 

@@ -16,7 +16,7 @@ from hereish.mechanism import PredictiveMechanism
 from hereish.randomness import SECURE, Draws, KeyedDraws, SeededDraws
 from hereish.run import NO_WINDOW, Run
 from hereish.spaces import fault
-from hereish.step import Release, in_window, prepare, step
+from hereish.step import Release, prepare, step
 
 Kind = Literal["hard", "easy", "untested"]
 # The year 5138: beyond it, milliseconds were given for seconds.
@@ -124,9 +124,7 @@ class Session:
     def _uniforms(self, run: Run, point: Floats, at_s: Floats) -> Floats:
         m = self.mechanism
         if isinstance(self._draws, KeyedDraws):
-            public = in_window(m, run, at_s)
-            identity = (public.window, public.reports, at_s, point)
-            return self._draws.derive([str(self._user)], *identity, m.uniforms)
+            return self._draws.for_reports(m, [str(self._user)], run, at_s, point)
         return self._draws.uniforms(m.uniforms).reshape(1, -1)
 
     def to_state(self) -> dict[str, Any]:
