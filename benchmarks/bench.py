@@ -13,6 +13,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,7 +93,7 @@ def throughput() -> list[Row]:
         plain, ours = best(
             5,
             lambda: plain_numpy(data.points),
-            lambda m=m: hereish.sanitize(m, *data),  # type: ignore[misc]
+            partial(hereish.sanitize, m, *data),
         )
         ratio = plain / ours
         rows.append(
@@ -147,7 +148,6 @@ def live() -> list[Row]:
 
     rows = []
     for name, m in mechanisms().items():
-        # The same plans with a budget that lasts: a refused report is not a report.
         made = 0
 
         def reports(m: hereish.PredictiveMechanism = m) -> None:
@@ -182,9 +182,7 @@ def scaling() -> list[Row]:
         per_point = []
         for size in sizes:
             data = traces(size)
-            (took,) = best(
-                5 if size < 1_000_000 else 3, lambda d=data, m=m: hereish.sanitize(m, *d)
-            )  # type: ignore[misc]
+            (took,) = best(5 if size < 1_000_000 else 3, partial(hereish.sanitize, m, *data))
             per_point.append(took / len(data.points))
             del data
         spread = max(per_point) / min(per_point)

@@ -107,6 +107,9 @@ def test_a_good_batch_may_have_empty_traces_and_none_at_all() -> None:
     assert out.released.all()
     assert out.spent.shape == (3,)
     assert out.spent[1] == 0.0
+    trailing = hereish.sanitize(RATE(), POINTS, TIMES, [0, 0, 3, 5, 5, 5])
+    assert trailing.released.all()
+    assert trailing.spent[[0, 3, 4]].tolist() == [0.0, 0.0, 0.0]
     none = hereish.sanitize(RATE(), np.empty((0, 2)), [], [0])
     assert none.value.shape == (0, 2)
     assert none.spent.shape == (0,)
