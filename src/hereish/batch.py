@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -124,7 +124,7 @@ def _block(
         steps = int(min(lengths[0] - done, max(1, POINTS // len(traces))))
         chunk = _Chunk(scratch, starts, lengths, done, steps)
         secrets, at_s = chunk.read("secrets", x), chunk.read("times", times)
-        uniforms = source.chunk(chunk, m.uniforms)
+        given = None if source.given is None else chunk.read("uniforms", source.given)
         targets = {name: chunk.blank(name, column) for name, column in columns.items()}
         most = np.zeros(len(traces))
         lanes_left = np.searchsorted(-lengths, -np.arange(done, done + steps))
@@ -132,10 +132,10 @@ def _block(
             if n < len(run.spent):
                 run = run.take(slice(n))
             now, here = at_s[i, :n], secrets[i, :, :n].T
-            if uniforms is None:
-                u = source.derived(m, traces[:n], run, now, here)
+            if given is None:
+                u = source.uniforms(m, scratch, traces[:n], run, now, here)
             else:
-                u = uniforms[i, :, :n].T
+                u = given[i, :, :n].T
             release, run = step(m, run, here, now, u)
             for name, target in targets.items():
                 target[i, ..., :n] = np.transpose(getattr(release, name))
@@ -245,31 +245,30 @@ class _Chunk:
 class _Source:
     """Where the uniforms of a batch come from."""
 
-    draws: Draws | KeyedDraws | None
-    given: Floats | None
+    draws: Draws | KeyedDraws
+    given: Floats | None  # a row for each point; then nothing is drawn
     users: Sequence[str]
 
     @property
     def private(self) -> bool:
-        return self.draws is not None and self.draws.private
+        return self.given is None and self.draws.private
 
-    def chunk(self, chunk: _Chunk, width: int) -> Floats | None:
-        """Uniforms for the whole rectangle, or None if they can only be derived step by step."""
-        if self.given is not None:
-            return chunk.read("uniforms", self.given)
-        if self.draws is None or isinstance(self.draws, KeyedDraws):
-            return None
-        steps, lanes = chunk.shape
-        drawn = chunk.scratch.get("uniforms", (steps, width, lanes), np.float64)
-        self.draws.uniforms(drawn.size, out=drawn.reshape(-1))
-        return drawn
-
-    def derived(
-        self, m: PredictiveMechanism, traces: Ints, run: Run, at_s: Floats, x: Floats
+    def uniforms(
+        self,
+        m: PredictiveMechanism,
+        scratch: _Scratch,
+        traces: Ints,
+        run: Run,
+        at_s: Floats,
+        x: Floats,
     ) -> Floats:
-        """Uniforms from the identity of each report."""
-        keyed = cast("KeyedDraws", self.draws)  # `chunk` said so
-        return keyed.for_reports(m, [self.users[trace] for trace in traces], run, at_s, x)
+        """A row of uniforms for each lane, drawn, or derived from the identity of its report."""
+        if isinstance(self.draws, KeyedDraws):
+            users = [self.users[trace] for trace in traces]
+            return self.draws.for_reports(m, users, run, at_s, x)
+        drawn = scratch.get("drawn", (m.uniforms, len(traces)), np.float64)
+        self.draws.uniforms(drawn.size, out=drawn.reshape(-1))
+        return drawn.T
 
 
 def _source(
@@ -295,7 +294,7 @@ def _source(
             )
         if uniforms.size and not (uniforms.min() > 0.0 and uniforms.max() < 1.0):
             raise ParameterError("uniforms must lie strictly between 0 and 1")
-        return _Source(None, uniforms, ())
+        return _Source(SECURE, uniforms, ())
     if seed is not None:
         draws = SeededDraws(seed)
     return _Source(draws or SECURE, None, users or ())
@@ -339,9 +338,9 @@ def _checked(
 
 
 def _time_fault(times: Floats, ends: Ints) -> tuple[int, str] | None:
-    wrong = np.flatnonzero(~(np.abs(times) <= LATEST_S))  # NaN too
-    if len(wrong):
-        return int(wrong[0]), "its time is not a number of Unix seconds (milliseconds, perhaps?)"
+    if len(times) and not (times.min() >= -LATEST_S and times.max() <= LATEST_S):  # NaN neither
+        wrong = np.flatnonzero(~(np.abs(times) <= LATEST_S))[0]
+        return int(wrong), "its time is not a number of Unix seconds (milliseconds, perhaps?)"
     falls = np.zeros(len(times) + 1, dtype=np.bool_)
     np.less(times[1:], times[:-1], out=falls[1:-1])
     falls[ends] = False  # a new trace may begin earlier

@@ -122,7 +122,7 @@ def step(
     release = Release(value, released, hard, cost, eps_test, eps_noise, threshold)
     ended = run.ended if all_fit else ~fits
     asked = None if all_tested and all_fit else np.less(threshold, np.inf)
-    return release, _record(run, release, at_s, lanes, ended, asked)
+    return release, _record(run, release, at_s, ended, asked)
 
 
 def _rows(table: Floats, lanes: Ints) -> Floats:
@@ -134,45 +134,39 @@ def _of(values: PerLane, lanes: Ints) -> PerLane:
     return values[lanes] if isinstance(values, np.ndarray) else values
 
 
-def _record(
-    run: Run, release: Release, at_s: Floats, hard_lanes: Ints, ended: Bools, asked: Bools | None
-) -> Run:
+def _record(run: Run, release: Release, at_s: Floats, ended: Bools, asked: Bools | None) -> Run:
     """The run with this release in front; lanes that released nothing only learn that they ended.
 
     `asked` are the lanes in which the secret had a say; None means all.
     """
     value, released, hard, cost, _, _, threshold = release
-    hard_at_s, hard_threshold = run.hard_at_s.copy(), run.hard_threshold.copy()
-    hard_at_s[hard_lanes] = at_s[hard_lanes]
-    hard_threshold[hard_lanes] = _of(threshold, hard_lanes)
-    if run.values.shape[1] == 1 and ended is run.ended:  # all released, and nothing to keep
-        values, times_s, hards = value[:, None], at_s[:, None], hard[:, None]
-    else:
-        values = _pushed(run.values, value, released)
-        times_s = _pushed(run.times_s, at_s, released)
-        hards = _pushed(run.hards, hard, released)
+    # Lanes that released nothing keep what they had.
+    kept = None if ended is run.ended else (~released).nonzero()[0]
     return Run(
-        values=values,
-        times_s=times_s,
-        hards=hards,
+        values=_pushed(run.values, value, kept),
+        times_s=_pushed(run.times_s, at_s, kept),
+        hards=_pushed(run.hards, hard, kept),
         reports=run.reports + (1 if ended is run.ended else released),
         easy=run.easy + (released > hard),
         spent=run.spent + cost,
         ended=ended,
         window=run.window,
-        hard_at_s=hard_at_s,
-        hard_threshold=hard_threshold,
+        hard_at_s=np.where(hard, at_s, run.hard_at_s),
+        hard_threshold=np.where(hard, threshold, run.hard_threshold),
         tested_at_s=at_s if asked is None else np.where(asked, at_s, run.tested_at_s),
     )
 
 
-def _pushed(history: _Any, newest: _Any, released: Bools) -> _Any:
-    """`newest` in front of the history where it was released, and the oldest dropped there."""
-    pushed = np.empty_like(history)
-    pushed[:, 0] = newest
-    pushed[:, 1:] = history[:, :-1]
-    kept = np.flatnonzero(~released)
-    pushed[kept] = history[kept]
+def _pushed(history: _Any, newest: _Any, kept: Ints | None) -> _Any:
+    """`newest` in front of the history and the oldest dropped, but not in the lanes `kept`."""
+    if history.shape[1] == 1:
+        if kept is None:
+            return newest[:, None]
+        pushed = newest.copy("K")[:, None]
+    else:
+        pushed = np.concatenate([newest[:, None], history[:, :-1]], axis=1)
+    if kept is not None:
+        pushed.T[..., kept] = history.T[..., kept]
     return pushed
 
 

@@ -7,11 +7,13 @@ reject the naive way of counting, or it could not fail.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -264,6 +266,19 @@ def test_n_independent_reports_are_released_and_not_one_more(n: int) -> None:
         assert np.count_nonzero(out.released) == n
         assert out.released[:n].all()
         audit(m, np.arange(float(points)), out.cost)
+
+
+@pytest.mark.parametrize("zone", ["America/St_Johns", "Pacific/Chatham", "UTC"])
+def test_every_day_pays_for_exactly_n_reports_again(zone: str) -> None:
+    # Each half hour of five days, midnights to the second included; a clock changes among them.
+    first = datetime(2024, 3, 8, tzinfo=ZoneInfo(zone)).timestamp()
+    at_s = first + 1800.0 * np.arange(240)
+    day = [datetime.fromtimestamp(now, ZoneInfo(zone)).date() for now in at_s]
+    for n in (1, 7, 100):
+        m = independent(Privacy(0.1, 1.0), reports=n, space=Line(), window=Day(zone))
+        out = sanitize(m, np.zeros(240), at_s, [0, 240], seed=n)
+        released = Counter(date for date, ok in zip(day, out.released, strict=True) if ok)
+        assert released == {date: min(n, count) for date, count in Counter(day).items()}
 
 
 @dataclass(frozen=True)

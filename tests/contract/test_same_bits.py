@@ -242,12 +242,25 @@ def test_predictions_that_look_further_back_give_the_same_bits_too(
         assert_same_as_live(out, x, at_s, offsets, session.__getitem__)
 
 
-@pytest.mark.parametrize("place", WORLDS)
+def ageing(past: Sequence[Past], at_s: float) -> Sequence[float] | None:
+    """Drifts with the time since the last release, so that it matters which time is remembered."""
+    return [past[0].value[0] + (at_s - past[0].at_s), past[0].value[1]] if past else None
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "rest"),
+    [
+        *((place, "fixed rate", {"window": WINDOWS[1]}) for place in WORLDS),
+        ("plane", "fixed utility", {"skip": SkipBySpeed(5.0, 900.0, since="tested")}),
+        ("plane", "uneven", {"prediction": lift(ageing), "on_exhausted": "predict"}),
+        ("plane", "fixed rate", {"prediction": lift(ageing), "window": WINDOWS[2]}),
+    ],
+)
 def test_results_do_not_depend_on_how_the_batch_is_cut(
-    place: str, monkeypatch: pytest.MonkeyPatch
+    place: str, kind: str, rest: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = WORLDS[place]
-    m = build("fixed rate", world, window=WINDOWS[1])
+    m = build(kind, world, **rest)
     for lengths in (LENGTHS, [9] * 11):  # ragged traces are copied, equal ones are viewed
         x, at_s, offsets, u = batch_of(world, m, lengths)
         whole = sanitize(m, x, at_s, offsets, uniforms=u)
