@@ -142,6 +142,7 @@ def fixed_utility(
     constants = _constants(space, test, eta, gamma, delta, prediction_rate)
     budget = FixedUtility(positive("accuracy_m", accuracy_m), constants)
     _one_report_fits(privacy, constants.c_noise, budget.accuracy)
+    _grid_fits(space, constants.c_noise / budget.accuracy)
     return PredictiveMechanism(
         privacy,
         budget,
@@ -184,6 +185,7 @@ def fixed_rate(
         learn_after=min(10, math.ceil(planned / 4)),
         constants=constants,
     )
+    _grid_fits(space, budget.rate / (1.0 + constants.k))
     return PredictiveMechanism(
         privacy,
         budget,
@@ -216,6 +218,7 @@ def independent(
         c_noise = space.c_noise(delta)
         eps_noise = c_noise / positive("accuracy_m", accuracy_m)  # type: ignore[arg-type]  # given
         _one_report_fits(privacy, c_noise, c_noise / eps_noise)
+    _grid_fits(space, eps_noise)
     return PredictiveMechanism(
         privacy,
         AlwaysNoise(eps_noise),
@@ -325,3 +328,12 @@ def _rehearse(m: PredictiveMechanism) -> None:
 
 def _fits(m: PredictiveMechanism, run: Run, at_s: Floats) -> Bools:
     return prepare(m, run, at_s).fits
+
+
+def _grid_fits(space: Space, eps_noise: float) -> None:
+    least = getattr(space, "smallest_eps", 0.0)
+    if eps_noise < least:
+        raise PartError(
+            f"noise of eps {eps_noise:.3g} is too large for the grid of the space, which takes eps "
+            f"from {least:.3g}; choose a coarser grid, or spend more on a report"
+        )

@@ -78,7 +78,7 @@ def _solve_angle(k: Floats, g: Floats) -> Floats:
         following = np.where(rough, following, t)
         # The density changes on the scale 1 / (k + 1/t + 1/(pi-t)); it vanishes at both ends.
         room = t * (np.pi - t)
-        rough &= np.abs(following - t) * (k * room + np.pi) > _EXACT_STEP * room
+        rough &= ~inside | (np.abs(following - t) * (k * room + np.pi) > _EXACT_STEP * room)
         t = following
         if not np.count_nonzero(rough):
             break

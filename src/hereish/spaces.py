@@ -21,6 +21,8 @@ from hereish.privacy import positive
 _EQUATOR_M, _POLE_M = 6378137.0, 6356752.314245179
 _MEAN_RADIUS_M = 6371008.771415059
 _RADIANS, _DEGREES = math.pi / 180.0, 180.0 / math.pi
+# From here on a step of longitude is less than a tenth of a step of latitude.
+_POLAR_DEG = 84.0
 # Coordinates beyond this many grid steps would leave no room below the grid for exact noise.
 _MOST_GRID_STEPS = 2.0**40
 
@@ -130,6 +132,11 @@ class Line:
         limit = _MOST_GRID_STEPS * self.grid
         return (Coordinate("the number", -limit, limit),)
 
+    @property
+    def smallest_eps(self) -> float:
+        """With less, noise would be so large that doubles have gaps wider than the grid."""
+        return 1.0 / (_MOST_GRID_STEPS * self.grid)
+
     def distance(self, a: Floats, b: Floats) -> Floats:
         return np.asarray(np.abs(a[:, 0] - b[:, 0]))
 
@@ -164,6 +171,11 @@ class Plane:
     def coordinates(self) -> tuple[Coordinate, ...]:
         limit = _MOST_GRID_STEPS * self.grid_m
         return Coordinate("metres east", -limit, limit), Coordinate("metres north", -limit, limit)
+
+    @property
+    def smallest_eps(self) -> float:
+        """With less, noise would be so large that doubles have gaps wider than the grid."""
+        return 1.0 / (_MOST_GRID_STEPS * self.grid_m)
 
     def distance(self, a: Floats, b: Floats) -> Floats:
         east, north = a[:, 0] - b[:, 0], a[:, 1] - b[:, 1]
@@ -256,12 +268,26 @@ class Sphere:
         scale = 10.0**self.decimals
         steps = np.rint(points * scale)
         lat, lon = steps[:, 0], steps[:, 1]
+        polar = np.abs(lat) > _POLAR_DEG * scale
+        if np.count_nonzero(polar):
+            lanes = np.flatnonzero(polar)
+            lon[lanes] = self._polar_longitude(lat[lanes], lon[lanes])
         turn = 360.0 * scale
         lon -= turn * np.floor((lon + 0.5 * turn) / turn)  # [-180, 180), in whole steps: exact
-        lon *= np.abs(lat) < 90.0 * scale  # a pole has one name
         steps += 0.0  # no -0.0, see _round_to
         steps /= scale
         return np.asarray(steps)
+
+    def _polar_longitude(self, lat: Floats, lon: Floats) -> Floats:
+        """Longitude on a grid that widens as the meridians draw together: cells stay that wide.
+
+        Both are in grid steps. The width depends on the rounded latitude alone, which is released.
+        """
+        cosine = np.sin((90.0 - np.abs(lat) / 10.0**self.decimals) * _RADIANS)
+        tens = np.clip(np.ceil(-np.log10(np.maximum(cosine, 1e-9)) - 1.0), 0.0, self.decimals + 1)
+        wider = 10.0**tens
+        at_pole = np.abs(lat) >= 90.0 * 10.0**self.decimals  # which has one name
+        return np.where(at_pole, 0.0, np.rint(lon / wider) * wider)
 
     def c_noise(self, delta: float) -> float:
         # The planar constant: exact to 1e-6 for noise under 10 km, and an upper bound beyond.

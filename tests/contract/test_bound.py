@@ -230,7 +230,7 @@ def test_independent_noise_for_n_reports_fits_exactly_n_times(budget: float) -> 
     wrong = [
         n
         for n in range(1, 2001)
-        if not ends_after(independent(Privacy(budget, 1.0), reports=n, space=Line()), n)
+        if not ends_after(independent(Privacy(budget, 1.0), reports=n, space=Line(1.0 / budget)), n)
     ]
     assert wrong == []
 
@@ -241,7 +241,7 @@ def test_budgets_one_ulp_beside_a_multiple_of_n_still_pay_for_exactly_n_reports(
         (n, budget)
         for n in range(1, 2001)
         for budget in (math.nextafter(n, 0.0), float(n), math.nextafter(n, math.inf))
-        if not ends_after(independent(Privacy(budget, 1.0), reports=n, space=Line()), n)
+        if not ends_after(independent(Privacy(budget, 1.0), reports=n, space=Line(1.0 / budget)), n)
     ]
     assert wrong == []
 

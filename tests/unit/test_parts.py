@@ -178,6 +178,9 @@ MISFITS: dict[str, Callable[[], object]] = {
         PRIVACY, lambda run, at_s: hereish.Plan(math.nan, 0.001, 100.0)
     ),
     "noise that is not on the grid": lambda: hereish.fixed_rate(PRIVACY, 30, space=Rawnoise()),
+    "noise beyond the reach of the grid": lambda: hereish.independent(
+        hereish.Privacy(1e-15, 1.0), reports=30, space=hereish.Plane()
+    ),
     "a space without noise": lambda: hereish.PredictiveMechanism(
         PRIVACY,
         hereish.AlwaysNoise(0.001),
