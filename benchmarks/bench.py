@@ -199,7 +199,7 @@ def scaling() -> list[Row]:
 
 def growth() -> list[Row]:
     """The millionth report of a session against the first ones."""
-    m = hereish.fixed_rate(hereish.Privacy(level=1e9, radius_m=1), reports=10**7)
+    m = hereish.fixed_rate(hereish.Privacy(level=1e9, radius_m=1), reports=10**6)
     session = m.session()
     start = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from hereish.randomness import Draws, KeyedDraws
     from hereish.session import Session
 
+# Up to here n parts of a budget leave less than one part: exactly n reports fit (budget.Bound).
+_MOST_REPORTS = 2**20
 OnExhausted = Literal["stop", "predict"]
 
 
@@ -57,6 +59,7 @@ class PredictiveMechanism:
     bound: Bound = field(init=False, repr=False, compare=False)
     uniforms: int = field(init=False, repr=False, compare=False)
     memory: int = field(init=False, repr=False, compare=False)
+    tracks: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, Privacy):
@@ -71,6 +74,10 @@ class PredictiveMechanism:
             "window": as_window(self.window),
             "bound": Bound(self.privacy.eps_per_m),
             "uniforms": _member(self.test, "uniforms") + _member(self.space, "uniforms"),
+            # Whether a part may look at when the last hard release was, and the like.
+            "tracks": self.skip is not None
+            or not getattr(self.budget, "sound", False)
+            or not getattr(self.prediction, "on_grid", False),
             "memory": max(1, int(getattr(self.prediction, "memory", 1))),
         }
         for name, value in derived.items():
@@ -256,8 +263,8 @@ def _one_report_fits(privacy: Privacy, c_noise: float, accuracy: float) -> None:
 def _whole(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise ParameterError(f"{name} must be a whole number from 1, found {value!r}")
-    if value > 10**9:
-        raise ParameterError(f"{name} must be at most 1e9, found {value!r}")
+    if value > _MOST_REPORTS:
+        raise ParameterError(f"{name} must be at most {_MOST_REPORTS}, found {value!r}")
     return int(value)
 
 

@@ -14,6 +14,8 @@ from hereish.arrays import Floats, PerLane
 _EXACT_STEP = 1e-5
 # From here on exp(-pi k), the share of the noise that would go round the globe, is 0 in doubles.
 _NO_WRAP = 265.0
+# Noise without any budget is uniform on the sphere; this keeps the planar radius finite.
+_NEXT_TO_NOTHING = 1e-290
 
 
 def line_offset(eps: PerLane, u1: Floats, u2: Floats) -> Floats:
@@ -50,25 +52,25 @@ def sphere_angle(k: PerLane, u1: Floats, u2: Floats) -> Floats:
     rough = step * (1.0 - minus_kg) > _EXACT_STEP
     if (k.min() if isinstance(k, np.ndarray) else k) < _NO_WRAP:
         rough |= np.less(k, _NO_WRAP)
-    g = minus_kg / -k  # [N4]
+    g = minus_kg / -np.maximum(k, _NEXT_TO_NOTHING)  # [N4]
     t = g - step * g
     if np.count_nonzero(rough):
         lanes = np.flatnonzero(rough)
-        t[lanes] = _solve_angle(np.broadcast_to(k, g.shape)[lanes], g[lanes])
+        t[lanes] = _solve_angle(np.broadcast_to(k, g.shape)[lanes], -minus_kg[lanes], g[lanes])
     return np.asarray(t)
 
 
-def _solve_angle(k: Floats, g: Floats) -> Floats:
+def _solve_angle(k: Floats, kg: Floats, g: Floats) -> Floats:
     """Newton kept inside a shrinking bracket: the angle whose survival equals the plane's at g."""
     low, high = np.zeros_like(g), np.minimum(g, np.pi)
     t = high * (1.0 - 1e-3)
-    beyond = (1.0 + k * g) * (1.0 + np.exp(-np.pi * k))
+    beyond = (1.0 + kg) * (1.0 + np.exp(-np.pi * k))
     rough = np.ones(len(g), dtype=np.bool_)
     for _ in range(200):
         sin_t = np.sin(t)
         # exp(k t) times the difference of the two survival functions; positive: t is too small.
         excess = (
-            np.cos(t) + k * sin_t + np.exp(-k * (np.pi - t)) - beyond * np.exp(-k * (g - t))
+            np.cos(t) + k * sin_t + np.exp(-k * (np.pi - t)) - beyond * np.exp(k * t - kg)
         )  # [N6]
         low, high = np.where(excess > 0, t, low), np.where(excess > 0, high, t)
         following = t + excess / ((k * k + 1.0) * sin_t)

@@ -16,6 +16,7 @@ class Run(NamedTuple):
 
     `values`, `times_s` and `hards` hold the last `memory` releases of each lane, newest first, NaN
     where there are none yet. `reports`, `easy`, `spent` and `ended` speak of the current window.
+    The last three are kept where a part may look at them: skip rules, and parts of your own.
     """
 
     values: Floats  # (lanes, memory, dim)

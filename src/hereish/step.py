@@ -75,8 +75,8 @@ def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
     all_tested = all_finite(threshold)
     if not all_tested:
         # A test that is not made costs nothing, and neither does noise that cannot be drawn.
-        eps_test = eps_test * np.isfinite(threshold)  # [S3]
-        eps_noise = eps_noise * np.not_equal(threshold, np.inf)
+        eps_test = np.where(np.isfinite(threshold), eps_test, 0.0)  # [S3]
+        eps_noise = np.where(np.equal(threshold, np.inf), 0.0, eps_noise)
     fits = m.bound.fits(run.spent, eps_test + eps_noise) & ~run.ended  # [S4]
     return Prepared(run, guess, eps_test, eps_noise, threshold, known, fits, all_tested)
 
@@ -122,7 +122,7 @@ def step(
     release = Release(value, released, hard, cost, eps_test, eps_noise, threshold)
     ended = run.ended if all_fit else ~fits
     asked = None if all_tested and all_fit else np.less(threshold, np.inf)
-    return release, _record(run, release, at_s, ended, asked)
+    return release, _record(run, release, at_s, ended, asked, m.tracks)
 
 
 def _rows(table: Floats, lanes: Ints) -> Floats:
@@ -131,10 +131,12 @@ def _rows(table: Floats, lanes: Ints) -> Floats:
 
 
 def _of(values: PerLane, lanes: Ints) -> PerLane:
-    return values[lanes] if isinstance(values, np.ndarray) else values
+    return values[lanes] if isinstance(values, np.ndarray) and values.ndim else values
 
 
-def _record(run: Run, release: Release, at_s: Floats, ended: Bools, asked: Bools | None) -> Run:
+def _record(
+    run: Run, release: Release, at_s: Floats, ended: Bools, asked: Bools | None, tracks: bool
+) -> Run:
     """The run with this release in front; lanes that released nothing only learn that they ended.
 
     `asked` are the lanes in which the secret had a say; None means all.
@@ -142,6 +144,11 @@ def _record(run: Run, release: Release, at_s: Floats, ended: Bools, asked: Bools
     value, released, hard, cost, _, _, threshold = release
     # Lanes that released nothing keep what they had.
     kept = None if ended is run.ended else (~released).nonzero()[0]
+    hard_at_s, hard_threshold, tested_at_s = run.hard_at_s, run.hard_threshold, run.tested_at_s
+    if tracks:
+        hard_at_s = np.where(hard, at_s, hard_at_s)
+        hard_threshold = np.where(hard, threshold, hard_threshold)
+        tested_at_s = at_s if asked is None else np.where(asked, at_s, tested_at_s)
     return Run(
         values=_pushed(run.values, value, kept),
         times_s=_pushed(run.times_s, at_s, kept),
@@ -151,9 +158,9 @@ def _record(run: Run, release: Release, at_s: Floats, ended: Bools, asked: Bools
         spent=run.spent + cost,
         ended=ended,
         window=run.window,
-        hard_at_s=np.where(hard, at_s, run.hard_at_s),
-        hard_threshold=np.where(hard, threshold, run.hard_threshold),
-        tested_at_s=at_s if asked is None else np.where(asked, at_s, run.tested_at_s),
+        hard_at_s=hard_at_s,
+        hard_threshold=hard_threshold,
+        tested_at_s=tested_at_s,
     )
 
 

@@ -81,6 +81,8 @@ class Day:
         _zone(self.time_zone)
 
     def index(self, at_s: Floats) -> Ints | None:
+        if not len(at_s):
+            return np.empty(0, dtype=np.int64)
         if not (np.min(at_s) >= _FIRST_S and np.max(at_s) <= _LAST_S):
             raise PointError("a time lies outside the years 1800 to 2500; check the clock")
         first, starts = _days(self.time_zone, float(np.min(at_s)), float(np.max(at_s)))
