@@ -95,7 +95,10 @@ def sanitize(
         private=source.private and m.private,
     )
     # Longest first: the lanes that still have points are always the first ones of a block.
-    order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
+    order = np.arange(len(lengths))
+    if np.any(lengths[1:] > lengths[:-1]):
+        order = np.argsort(-lengths, kind="stable")
+    order = order[: np.count_nonzero(lengths)]
     scratch = _Scratch()
     for first in range(0, len(order), LANES):
         traces = order[first : first + LANES]
