@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hereish import noise
 from hereish.arrays import Floats, PerLane
@@ -107,6 +108,19 @@ def share(name: str, value: float) -> float:
     return float(value)
 
 
+def _are_rows(a: Floats, b: Floats) -> bool:
+    return getattr(a, "ndim", 0) == 2 and getattr(b, "ndim", 0) == 2
+
+
+def _any_points(space: Space, a: ArrayLike, b: ArrayLike) -> Floats:
+    """Distances of what people write: one point and another, or one and many, in any sequence."""
+    dim = len(space.coordinates)
+    rows = [np.asarray(points, dtype=np.float64).reshape(-1, dim) for points in (a, b)]
+    distances = space.distance(*np.broadcast_arrays(*rows))
+    single = np.ndim(a) < 2 > np.ndim(b) and len(distances) == 1
+    return distances[0] if single else distances
+
+
 def _round_to(step: float, values: Floats) -> Floats:
     # + 0.0 turns -0.0 into 0.0: its sign would tell on which side of zero the secret lies.
     return np.asarray(np.rint(values / step) * step + 0.0)
@@ -138,6 +152,8 @@ class Line:
         return 1.0 / (_MOST_GRID_STEPS * self.grid)
 
     def distance(self, a: Floats, b: Floats) -> Floats:
+        if not _are_rows(a, b):
+            return _any_points(self, a, b)
         return np.asarray(np.abs(a[:, 0] - b[:, 0]))
 
     def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
@@ -178,6 +194,8 @@ class Plane:
         return 1.0 / (_MOST_GRID_STEPS * self.grid_m)
 
     def distance(self, a: Floats, b: Floats) -> Floats:
+        if not _are_rows(a, b):
+            return _any_points(self, a, b)
         east, north = a[:, 0] - b[:, 0], a[:, 1] - b[:, 1]
         return np.asarray(np.sqrt(east * east + north * north))
 
@@ -224,6 +242,8 @@ class Sphere:
             )
 
     def distance(self, a: Floats, b: Floats) -> Floats:
+        if not _are_rows(a, b):
+            return _any_points(self, a, b)
         # Squared tangents t of half the angles between latitudes, between longitudes, and of the
         # sum of the latitudes.
         t = np.empty((3, len(a)))

@@ -306,3 +306,14 @@ def test_noise_of_one_lane_is_that_lane_of_the_noise_of_many(space: Space) -> No
 
 def test_columns_are_contiguous() -> None:
     assert all(c.flags["C_CONTIGUOUS"] for c in columns(np.arange(6.0).reshape(2, 3)))
+
+
+def test_distance_takes_what_people_write() -> None:
+    sphere, plane, line = Sphere(), Plane(), Line()
+    one = sphere.distance((60.0, 25.0), [60.0, 26.0])  # type: ignore[arg-type]
+    assert np.ndim(one) == 0
+    many = sphere.distance((60.0, 25.0), np.array([[60.0, 26.0], [60.0, 25.0]]))  # type: ignore[arg-type]
+    assert many.tolist() == [one, 0.0]
+    assert plane.distance((0, 0), (3, 4)) == 5.0  # type: ignore[arg-type]
+    assert line.distance(7, 4.5) == 2.5  # type: ignore[arg-type]
+    assert line.distance(np.array([7.0, 8.0]), np.array([4.0, 4.0])).tolist() == [3.0, 4.0]
