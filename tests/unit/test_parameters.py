@@ -25,6 +25,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "too fine, alone": (lambda: hereish.independent(PRIVACY, accuracy_m=100), "ask for 168.9"),
     "reports": (lambda: hereish.fixed_rate(PRIVACY, 2.5), "reports must be a whole number"),  # type: ignore[arg-type]
     "no reports": (lambda: hereish.independent(PRIVACY, reports=0), "from 1, found 0"),
+    "one report": (lambda: hereish.fixed_rate(PRIVACY, 1), "first of 1 .* plan for more reports"),
     "both": (lambda: hereish.independent(PRIVACY, reports=3, accuracy_m=3000), "not both"),
     "neither": (lambda: hereish.independent(PRIVACY), "not neither"),
     "eta": (lambda: UTILITY(eta=0.0), "eta must be"),
