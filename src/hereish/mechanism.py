@@ -195,8 +195,9 @@ def fixed_rate(
     first = budget.rate / ((1.0 - prediction_rate) + constants.k)
     if first > privacy.eps_per_m:
         raise ParameterError(
-            f"with these settings the first of {planned} report(s) alone would cost {first:.4g} and "
-            f"the whole budget is {privacy.eps_per_m:.4g}; plan for more reports, or use independent"
+            f"with these settings the first of {planned} report(s) alone would cost {first:.4g}, "
+            f"and the whole budget is {privacy.eps_per_m:.4g}; plan for more reports, or use "
+            "hereish.independent"
         )
     _grid_fits(space, budget.rate / (1.0 + constants.k))
     return PredictiveMechanism(

@@ -155,7 +155,8 @@ def mechanisms(draw: st.DrawFn) -> PredictiveMechanism:
     build: Callable[..., PredictiveMechanism] = fixed_utility if kind == "utility" else fixed_rate
     return build(
         privacy,
-        accuracy if kind == "utility" else reports,
+        # A plan for one or two reports, the first of which would not fit, is refused.
+        accuracy if kind == "utility" else reports + 2,
         gamma=draw(st.sampled_from([0.8, 3.0])),
         prediction_rate=0.97,
         skip=skip,
