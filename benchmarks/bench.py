@@ -91,7 +91,7 @@ def throughput() -> list[Row]:
     rows = []
     for name, m in mechanisms().items():
         plain, ours = best(
-            5,
+            9,
             lambda: plain_numpy(data.points),
             partial(hereish.sanitize, m, *data),
         )

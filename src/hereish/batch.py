@@ -38,6 +38,7 @@ class Sanitized:
     eps_noise: Floats  # (n,) what noise cost if it was hard
     threshold: Floats  # (n,) ±inf where there was no test
     spent: Floats  # (k,) the most that any one budget window of the trace cost
+    run: Run | None  # (k lanes) where each trace stands now, if a run was given to go on from
     guarantee: str
     private: bool
 
@@ -70,6 +71,7 @@ def sanitize(
     draws: Draws | KeyedDraws | None = None,
     uniforms: Floats | None = None,
     users: Sequence[str] | None = None,
+    run: Run | None = None,
 ) -> Sanitized:
     """Sanitise traces laid end to end: trace i is `points[offsets[i]:offsets[i + 1]]`.
 
@@ -77,12 +79,17 @@ def sanitize(
     (NOT PRIVATE), `draws`, or a row of `uniforms` for each point (NOT PRIVATE) is given; `users`
     names the traces for KeyedDraws. Each trace has a budget of its own.
 
+    Traces that come in pieces go on from a `run` with a lane for each: `mechanism.run(k)` to begin
+    with, and then the `run` of the last result.
+
     Guarantee: as the mechanism's, for each trace.
     """
     m = mechanism
     x, times, ends = _checked(m, points, at_s, offsets)
     starts, lengths = ends[:-1], np.diff(ends)
     source = _source(m, seed, draws, uniforms, users, len(x), len(lengths))
+    if run is not None:
+        _check_run(m, run, times, starts, lengths)
     out = Sanitized(
         value=np.empty(x.shape),
         released=np.empty(len(x), dtype=np.bool_),
@@ -91,6 +98,7 @@ def sanitize(
         eps_noise=np.empty(len(x)),
         threshold=np.empty(len(x)),
         spent=np.zeros(len(lengths)),
+        run=None if run is None else run.take(np.arange(len(lengths))),
         guarantee=m.guarantee if source.private else NOT_PRIVATE,
         private=source.private and m.private,
     )
@@ -119,7 +127,7 @@ def _block(
 ) -> None:
     """Run some traces, sorted from the longest to the shortest, to their ends."""
     columns = {name: getattr(out, name) for name in _WRITTEN}
-    run = Run.empty(len(traces), m.dim, m.memory)
+    run = m.run(len(traces)) if out.run is None else out.run.take(traces)
     # With one budget for ever, a lane that stopped never releases again and can be left.
     final = m.on_exhausted == "stop" and isinstance(m.window, NoReset)
     done = 0
@@ -133,6 +141,7 @@ def _block(
         lanes_left = np.searchsorted(-lengths, -np.arange(done, done + steps))
         for i, n in enumerate(lanes_left.tolist()):
             if n < len(run.spent):
+                _leave(out, traces[n : len(run.spent)], run.take(slice(n, None)))
                 run = run.take(slice(n))
             now, here = at_s[i, :n], secrets[i, :, :n].T
             if given is None:
@@ -156,8 +165,15 @@ def _block(
             _refuse(columns, starts[over] + done, lengths[over] - done)
             going_on[over] = False
         if np.count_nonzero(going_on) < len(traces):
-            keep = np.flatnonzero(going_on)
+            gone, keep = np.flatnonzero(~going_on), np.flatnonzero(going_on)
+            _leave(out, traces[gone], run.take(gone))
             traces, starts, lengths, run = traces[keep], starts[keep], lengths[keep], run.take(keep)
+
+
+def _leave(out: Sanitized, traces: Ints, run: Run) -> None:
+    """Remember where traces stand that have no more points."""
+    for kept, field in zip(out.run or (), run, strict=False):
+        kept[traces] = field
 
 
 # What is written for each point, and what stands there if nothing is released.
@@ -338,6 +354,24 @@ def _checked(
             f"row {row} (point {row - ends[trace]} of trace {trace}): {words}; nothing was released"
         )
     return x, times, ends
+
+
+def _check_run(
+    m: PredictiveMechanism, run: Run, times: Floats, starts: Ints, lengths: Ints
+) -> None:
+    if run.values.shape != (len(lengths), m.memory, m.dim):
+        raise ParameterError(
+            f"run must have shape {(len(lengths), m.memory, m.dim)}, found {run.values.shape}"
+        )
+    if not ((run.spent >= 0.0) & (run.spent <= m.bound.total)).all():
+        raise ParameterError("run has spent less than nothing or more than the budget")
+    some = np.flatnonzero(lengths)
+    early = some[times[starts[some]] < run.at_s[some]]
+    if len(early):
+        raise PointError(
+            f"row {starts[early[0]]} (point 0 of trace {early[0]}): its time is before the last "
+            "report of its run; nothing was released"
+        )
 
 
 def _time_fault(times: Floats, ends: Ints) -> tuple[int, str] | None:

@@ -113,6 +113,10 @@ class PredictiveMechanism:
         parts = (self.budget, self.space, self.prediction, self.test, self.skip, self.window)
         return "; ".join([repr(self.privacy), *map(_described, parts), self.on_exhausted])
 
+    def run(self, lanes: int) -> Run:
+        """The empty public history of so many traces, to begin `sanitize` in pieces with."""
+        return Run.empty(lanes, self.dim, self.memory)
+
     def session(
         self,
         *,

@@ -56,7 +56,7 @@ class Session:
         self.mechanism = mechanism
         self._draws = SeededDraws(seed) if seed is not None else draws or SECURE
         self._user = user
-        self._run = Run.empty(1, mechanism.dim, mechanism.memory)
+        self._run = mechanism.run(1)
         self._lock = threading.Lock()
 
     @property

@@ -18,7 +18,7 @@ from shapely.geometry import LineString, Point
 
 import hereish
 from hereish import sample
-from hereish.traces import sanitize_frame
+from hereish.traces import Budgets, sanitize_frame
 
 PRIVACY = hereish.Privacy(level=math.log(10), radius_m=100)
 M = hereish.fixed_utility(PRIVACY, 3000, window=hereish.Day("Europe/Helsinki"))
@@ -201,3 +201,27 @@ def test_without_narwhals_it_says_what_to_install() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert "pip install 'hereish[frames]'" in done.stderr
+
+
+def test_a_table_in_pieces_has_one_budget_for_each_user_and_day() -> None:
+    frame = shuffled().sort_values("when")
+    budgets = Budgets(M)
+    pieces = [
+        sanitize_frame(frame.iloc[i : i + 40], M, **BY, budgets=budgets)
+        for i in range(0, len(frame), 40)
+    ]
+    together = pd.concat(pieces)
+    assert len(budgets) == 6
+    for _, rows in together.groupby("who"):
+        assert 0.8 * PRIVACY.eps_per_m < math.fsum(rows["cost"]) <= PRIVACY.eps_per_m
+    apart = [sanitize_frame(frame.iloc[i : i + 40], M, **BY) for i in range(0, len(frame), 40)]
+    assert pd.concat(apart)["cost"].sum() > 1.2 * together["cost"].sum(), "the check has teeth"
+
+
+def test_pieces_cannot_go_back_in_time_or_change_the_mechanism() -> None:
+    frame, budgets = shuffled().sort_values("when"), Budgets(M)
+    sanitize_frame(frame.iloc[100:], M, **BY, budgets=budgets)
+    with pytest.raises(hereish.PointError, match=r"row \d+: its user has a later report"):
+        sanitize_frame(frame.iloc[:100], M, **BY, budgets=budgets)
+    with pytest.raises(hereish.ParameterError, match="another mechanism"):
+        sanitize_frame(frame, hereish.fixed_utility(PRIVACY, 2000), **BY, budgets=budgets)

@@ -12,7 +12,7 @@ from hereish.batch import Sanitized
 from hereish.errors import ParameterError, PointError
 from hereish.mechanism import PredictiveMechanism
 from hereish.randomness import Draws, KeyedDraws
-from hereish.traces.rows import sanitize_rows
+from hereish.traces.rows import Budgets, sanitize_rows
 
 try:
     import narwhals as nw
@@ -34,6 +34,7 @@ def sanitize_frame(
     keep: Sequence[str] = (),
     seed: int | None = None,
     draws: Draws | KeyedDraws | None = None,
+    budgets: Budgets | None = None,
 ) -> Frame:
     """The rows that may be released, in a new frame of the same kind and in the same order.
 
@@ -41,7 +42,8 @@ def sanitize_frame(
     of `keep`, which are passed on as they are: that is your choice, and they may tell a place.
     Everything else stays behind. A GeoDataFrame of points is read from its geometry and released
     in its own coordinate system. Times keep their zone. Rows that the budget refused are left
-    out, and so is the index of a pandas frame, which could hold anything.
+    out, and so is the index of a pandas frame, which could hold anything. A table that comes in
+    pieces takes the same `budgets` for each; otherwise a call knows nothing of the one before.
 
     Guarantee: as the mechanism's, for each user (for all rows together if no user is named).
     """
@@ -51,13 +53,13 @@ def sanitize_frame(
             f"frames hold latitudes and longitudes; the mechanism's space has {', '.join(names)}"
         )
     if _is_geo(frame):
-        moved: Frame = _sanitize_geo(frame, mechanism, user, time, keep, seed, draws)
+        moved: Frame = _sanitize_geo(frame, mechanism, user, time, keep, seed, draws, budgets)
         return moved
     table = _table(frame)
     wanted = [name for name in (user, time, lat, lon, *keep) if name is not None]
     _check_columns(table, wanted)
     points = np.column_stack([_numbers(table, lat), _numbers(table, lon)])
-    out = _sanitized(table, mechanism, user, time, points, seed, draws)
+    out = _sanitized(table, mechanism, user, time, points, seed, draws, budgets)
     released = _released(table, [name for name in wanted if name not in (lat, lon)], out)
     columns = _columns(table, {lat: out.value[:, 0], lon: out.value[:, 1]}, out)
     ordered = [name for name in (user, time, lat, lon, "kind", "cost", *keep) if name is not None]
@@ -74,10 +76,12 @@ def _sanitized(
     points: Floats,
     seed: int | None,
     draws: Draws | KeyedDraws | None,
+    budgets: Budgets | None,
 ) -> Sanitized:
     codes, names = _users(table, user)
+    at_s = _seconds(table, time)
     return sanitize_rows(
-        mechanism, codes, names, points, _seconds(table, time), seed=seed, draws=draws
+        mechanism, codes, names, points, at_s, seed=seed, draws=draws, budgets=budgets
     )
 
 
@@ -170,6 +174,7 @@ def _sanitize_geo(
     keep: Sequence[str],
     seed: int | None,
     draws: Draws | KeyedDraws | None,
+    budgets: Budgets | None,
 ) -> Any:
     import geopandas
     import pandas
@@ -185,7 +190,7 @@ def _sanitize_geo(
     wanted = [name for name in (user, time, *keep) if name is not None]
     _check_columns(table, wanted)
     points = np.column_stack([places.y, places.x])
-    out = _sanitized(table, mechanism, user, time, points, seed, draws)
+    out = _sanitized(table, mechanism, user, time, points, seed, draws, budgets)
     plain = _released(table, wanted, out).with_columns(*_columns(table, {}, out)).to_native()
     lat, lon = out.value[out.released].T
     moved = geopandas.GeoSeries.from_xy(lon, lat, index=plain.index, crs=WGS84).to_crs(frame.crs)

@@ -4,16 +4,49 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from hereish.arrays import Floats, Ints
 from hereish.batch import Sanitized, sanitize
-from hereish.errors import PointError
+from hereish.errors import ParameterError, PointError
 from hereish.mechanism import PredictiveMechanism
 from hereish.randomness import Draws, KeyedDraws
+from hereish.run import Run
 from hereish.spaces import fault
 from hereish.windows import NoReset
+
+
+class Budgets:
+    """Where every user and window stands, from one call to the next.
+
+    For tables that come in pieces: each (user, window) keeps one budget across them. Holds public
+    data only, and as much of it however many rows there were.
+    """
+
+    def __init__(self, mechanism: PredictiveMechanism) -> None:
+        self.mechanism = mechanism
+        self._lanes: dict[tuple[str, int], int] = {}
+        self._run = mechanism.run(0)
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def _lanes_of(self, keys: Sequence[tuple[str, int]]) -> Ints:
+        new = [key for key in keys if key not in self._lanes]
+        if new:
+            self._lanes.update({key: len(self) + i for i, key in enumerate(new)})
+            fields: list[Any] = [
+                np.concatenate(pair)
+                for pair in zip(self._run, self.mechanism.run(len(new)), strict=True)
+            ]
+            self._run = Run(*fields)
+        return np.array([self._lanes[key] for key in keys], dtype=np.int64)
+
+    def _remember(self, lanes: Ints, run: Run) -> None:
+        for kept, field in zip(self._run, run, strict=True):
+            kept[lanes] = field
 
 
 def sanitize_rows(
@@ -25,6 +58,7 @@ def sanitize_rows(
     *,
     seed: int | None = None,
     draws: Draws | KeyedDraws | None = None,
+    budgets: Budgets | None = None,
 ) -> Sanitized:
     """Sanitise rows of several users; `user` has the number of each row's user among `names`.
 
@@ -40,9 +74,18 @@ def sanitize_rows(
     sorted_user, sorted_window = user[order], window[order]
     changes = (np.diff(sorted_user) != 0) | (np.diff(sorted_window) != 0)
     begins = np.flatnonzero(np.r_[np.ones(min(len(order), 1), dtype=np.bool_), changes])
-    keyed = None
-    if isinstance(draws, KeyedDraws):
-        keyed = [f"{sorted_window[i]} {names[sorted_user[i]]}" for i in begins]
+    keys = [(names[sorted_user[i]], int(sorted_window[i])) for i in begins]
+    keyed = [f"{day} {name}" for name, day in keys] if isinstance(draws, KeyedDraws) else None
+    lanes = run = None
+    if budgets is not None:
+        if budgets.mechanism != mechanism:
+            raise ParameterError("these budgets were begun with another mechanism")
+        lanes = budgets._lanes_of(keys)
+        run = budgets._run.take(lanes)
+        early = np.flatnonzero(at_s[order[begins]] < run.at_s)
+        if len(early):
+            row = order[begins[early[0]]]
+            raise PointError(f"row {row}: its user has a later report; nothing was released")
     out = sanitize(
         dataclasses.replace(mechanism, window=NoReset()),
         points[order],
@@ -51,7 +94,10 @@ def sanitize_rows(
         seed=seed,
         draws=draws,
         users=keyed,
+        run=run,
     )
+    if budgets is not None and lanes is not None and out.run is not None:
+        budgets._remember(lanes, out.run)  # before anything is handed out
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
     fields = ("value", "released", "hard", "eps_test", "eps_noise", "threshold")
