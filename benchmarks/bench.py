@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import subprocess
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -218,13 +220,17 @@ def growth() -> list[Row]:
     ]
 
 
-PARTS = {
-    "throughput": throughput,
-    "memory": memory,
-    "live": live,
-    "growth": growth,
-    "scaling": scaling,
-}
+def importing() -> list[Row]:
+    def fresh(statement: str) -> Callable[[], object]:
+        return lambda: subprocess.run([sys.executable, "-c", statement], check=True)  # noqa: S603
+
+    numpy, ours = best(7, fresh("import numpy"), fresh("import hereish"))
+    return [
+        Row("import hereish / import numpy", f"{ours / numpy:.2f}", "under 0.5 s", ours < 0.5),
+    ]
+
+
+PARTS = {part.__name__: part for part in (throughput, memory, live, growth, scaling, importing)}
 
 
 def table(rows: list[Row]) -> str:

@@ -1,6 +1,6 @@
 """Theta: the private question "is the guess within the threshold?". Proof: closeness.proof.md.
 
-A test of your own is a class with the members of `ClosenessTest`.
+A test of your own is a function, or a class, that is called like `ClosenessTest`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ CLAMP = 2.0**-24
 
 
 class ClosenessTest(Protocol):
-    """What the mechanism needs of a test."""
+    """What the mechanism needs of a test.
 
-    uniforms: int
-    """How many uniforms one test takes."""
+    Two attributes are read if it has them: `uniforms`, how many it takes (1 unless given), and
+    `c_test(delta)`, how far beyond the threshold, for eps = 1, a guess passes with probability
+    1 - delta (the Laplace test's unless given).
+    """
 
     def __call__(
         self, space: Space, x: Floats, guess: Floats, eps: PerLane, threshold: PerLane, u: Floats
@@ -33,10 +35,6 @@ class ClosenessTest(Protocol):
 
         A threshold of +inf always passes, one of -inf never does, and both are free.
         """
-        ...
-
-    def c_test(self, delta: float) -> float:
-        """How far beyond the threshold (for eps = 1) a guess passes with probability 1 - delta."""
         ...
 
 

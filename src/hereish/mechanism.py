@@ -57,6 +57,7 @@ class PredictiveMechanism:
     window: Window = NoReset()
     on_exhausted: OnExhausted = "stop"
     bound: Bound = field(init=False, repr=False, compare=False)
+    test_uniforms: int = field(init=False, repr=False, compare=False)
     uniforms: int = field(init=False, repr=False, compare=False)
     memory: int = field(init=False, repr=False, compare=False)
     tracks: bool = field(init=False, repr=False, compare=False)
@@ -73,7 +74,8 @@ class PredictiveMechanism:
         derived = {
             "window": as_window(self.window),
             "bound": Bound(self.privacy.eps_per_m),
-            "uniforms": _member(self.test, "uniforms") + _member(self.space, "uniforms"),
+            "test_uniforms": _uniforms(self.test, 1),
+            "uniforms": _uniforms(self.test, 1) + _uniforms(self.space, None),
             # Whether a part may look at when the last hard release was, and the like.
             "tracks": self.skip is not None
             or not getattr(self.budget, "sound", False)
@@ -249,7 +251,8 @@ def independent(
 def _constants(
     space: Space, test: ClosenessTest, eta: float, gamma: float, delta: float, expected: float
 ) -> Constants:
-    constants = Constants(space.c_noise(delta), test.c_test(delta), eta, gamma)
+    c_test = getattr(test, "c_test", LaplaceTest().c_test)(delta)
+    constants = Constants(space.c_noise(delta), c_test, eta, gamma)
     if not 0.0 <= expected < 1.0:
         raise ParameterError(f"prediction_rate must be at least 0 and below 1, found {expected!r}")
     if expected <= constants.k:
@@ -292,10 +295,10 @@ def _described(part: Anything) -> str:
     return name if " at 0x" in text else text
 
 
-def _member(part: Anything, name: str) -> int:
-    count = getattr(part, name, None)
+def _uniforms(part: Anything, default: int | None) -> int:
+    count = getattr(part, "uniforms", default)
     if not isinstance(count, int) or count < 0:
-        raise PartError(f"{_described(part)} must have a whole number {name!r}, found {count!r}")
+        raise PartError(f"{_described(part)} must have a whole number 'uniforms', found {count!r}")
     return count
 
 
@@ -305,7 +308,7 @@ def _rehearse(m: PredictiveMechanism) -> None:
     at_s = np.zeros(lanes)
     zeros = np.zeros((lanes, m.dim))
     half = np.full((lanes, m.uniforms), 0.5)
-    tests = m.test.uniforms
+    tests = m.test_uniforms
 
     def part(
         name: str, call: Callable[[], Anything], shape: tuple[int, ...], kind: str

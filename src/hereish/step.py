@@ -90,7 +90,7 @@ def step(
     `spent` in the new run never exceeds the budget of the window.
     """
     run, guess, eps_test, eps_noise, threshold, known, fits, all_tested = prepare(m, run, at_s)
-    scale, tests = m.space.claim_factor, m.test.uniforms
+    scale, tests = m.space.claim_factor, m.test_uniforms
     failure = ""
     try:
         # A floating-point warning could depend on the secret, so none may come out of here.
