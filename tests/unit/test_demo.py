@@ -118,3 +118,21 @@ def test_a_picture_that_cannot_be_written_is_an_error_after_the_table(tmp_path: 
     assert all(cells(done.stdout, row) for row in ROWS)
     assert "could not be written" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_table_of_the_readme_is_what_the_demo_prints(ran: tuple[str, Path]) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\| (\w[^|]+) \| (\d+) \| ([\d.]+) km \| ([\d.]+) km \|$", readme, re.M)
+    rows = {
+        "independent noise, 3 km": "independent, 3 km",
+        "predictive, 3 km": "predictive, 3 km",
+        "predictive with skip, 3 km": "predictive with skip (30 km/h), 3 km",
+        "independent noise, 30 reports": "independent, 30 reports",
+        "predictive, 30 reports": "predictive, 30 reports",
+    }
+    assert [name for name, *_ in shown] == list(rows)
+    for name, reports, mean_km, p90_km in shown:
+        printed = cells(ran[0], rows[name])
+        assert printed[0] == pytest.approx(float(reports), abs=1.0)
+        assert printed[3] / 1000 == pytest.approx(float(mean_km), abs=0.1)
+        assert printed[4] / 1000 == pytest.approx(float(p90_km), abs=0.15)
