@@ -70,8 +70,12 @@ class Run(NamedTuple):
         return Run(*kept)
 
     def in_window(self, window: Ints) -> Run:
-        """The same history, with a fresh budget in the lanes whose window is a new one."""
-        new = window != self.window
+        """The same history, with a fresh budget in the lanes whose window is a later one.
+
+        Never an earlier one: a refused report moves the window but not the time of the last
+        release, and going back would hand out a budget twice.
+        """
+        new = window > self.window
         if not np.count_nonzero(new):
             return self
         return self._replace(
@@ -79,5 +83,5 @@ class Run(NamedTuple):
             easy=np.where(new, 0, self.easy),
             spent=np.where(new, 0.0, self.spent),
             ended=self.ended & ~new,
-            window=window,
+            window=np.where(new, window, self.window),
         )

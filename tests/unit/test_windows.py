@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import hereish
+from hereish.arrays import Floats
 
 PRIVACY = hereish.Privacy(level=math.log(10), radius_m=100)
 
@@ -121,3 +122,23 @@ def test_windows_of_no_length_are_refused() -> None:
         hereish.Every(timedelta(0))
     with pytest.raises(hereish.ParameterError, match="timedelta"):
         hereish.Every(60)  # type: ignore[arg-type]
+
+
+def test_a_refusal_in_a_new_window_does_not_hand_back_the_budget_of_the_old_one() -> None:
+    def only_in_the_first_hour(run: hereish.Run, at_s: Floats) -> hereish.Plan:
+        return hereish.Plan(0.0, np.where(at_s < 3600.0, 0.5, 5.0), -math.inf)
+
+    m = hereish.PredictiveMechanism(
+        hereish.Privacy(1.0, 1.0),
+        only_in_the_first_hour,
+        hereish.Plane(),
+        window=timedelta(hours=1),
+    )
+    session, start = m.session(seed=1), datetime(1970, 1, 1, tzinfo=UTC)
+    costs = []
+    for hour in (0, 0, 0, 1, 0, 1, 0):
+        try:
+            costs.append(session.report((0.0, 0.0), start + timedelta(hours=hour)).cost)
+        except hereish.BudgetExhausted:
+            costs.append(0.0)
+    assert costs == [0.5, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0]
