@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ Bools: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
 # A number shared by all lanes, or one number a lane.
 PerLane: TypeAlias = float | NDArray[np.float64]
-Anything: TypeAlias = Any
 
 
 def all_finite(values: PerLane) -> bool:

@@ -365,6 +365,8 @@ def _check_run(
         )
     if not ((run.spent >= 0.0) & (run.spent <= m.bound.total)).all():
         raise ParameterError("run has spent less than nothing or more than the budget")
+    if not np.array_equal(m.bound.quantised(run.spent), run.spent):
+        raise ParameterError("run was made by a mechanism with another budget")
     some = np.flatnonzero(lengths)
     early = some[times[starts[some]] < run.at_s[some]]
     if len(early):

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hereish.arrays import Anything, Bools, Floats
+from hereish.arrays import Bools, Floats
 from hereish.budget import AlwaysNoise, Bound, BudgetManager, Constants, FixedRate, FixedUtility
 from hereish.closeness import ClosenessTest, LaplaceTest
 from hereish.errors import HereishError, ParameterError, PartError
@@ -282,7 +282,7 @@ def _whole(name: str, value: int) -> int:
     return int(value)
 
 
-def _described(part: Anything) -> str:
+def _described(part: Any) -> str:
     """A part by its settings if it shows them, else by its name; never by its address."""
     if hasattr(part, "__qualname__"):
         return f"{part.__module__}.{part.__qualname__}"
@@ -295,7 +295,7 @@ def _described(part: Anything) -> str:
     return name if " at 0x" in text else text
 
 
-def _uniforms(part: Anything, default: int | None) -> int:
+def _uniforms(part: Any, default: int | None) -> int:
     count = getattr(part, "uniforms", default)
     if not isinstance(count, int) or count < 0:
         raise PartError(f"{_described(part)} must have a whole number 'uniforms', found {count!r}")
@@ -310,9 +310,7 @@ def _rehearse(m: PredictiveMechanism) -> None:
     half = np.full((lanes, m.uniforms), 0.5)
     tests = m.test_uniforms
 
-    def part(
-        name: str, call: Callable[[], Anything], shape: tuple[int, ...], kind: str
-    ) -> Anything:
+    def part(name: str, call: Callable[[], Any], shape: tuple[int, ...], kind: str) -> Any:
         try:
             answer = np.asarray(call())
         except HereishError:

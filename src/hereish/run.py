@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hereish.arrays import Anything, Bools, Floats, Ints
+from hereish.arrays import Bools, Floats, Ints
 
 NO_WINDOW = np.iinfo(np.int64).min
 
@@ -64,9 +64,9 @@ class Run(NamedTuple):
         """How many releases of this window were fresh noise."""
         return self.reports - self.easy
 
-    def take(self, lanes: Anything) -> Run:
+    def take(self, lanes: Any) -> Run:
         """Only these lanes (a slice, a mask or indices)."""
-        kept: list[Anything] = [field[lanes] for field in self]
+        kept: list[Any] = [field[lanes] for field in self]
         return Run(*kept)
 
     def in_window(self, window: Ints) -> Run:
@@ -75,7 +75,7 @@ class Run(NamedTuple):
         Never an earlier one: a refused report moves the window but not the time of the last
         release, and going back would hand out a budget twice.
         """
-        new = window > self.window
+        new = window > self.window  # [B4]
         if not np.count_nonzero(new):
             return self
         return self._replace(

@@ -6,11 +6,10 @@ then uses the secret twice: in the test, and in the noise.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hereish.arrays import Anything as _Any
 from hereish.arrays import Bools, Floats, Ints, PerLane, all_finite
 from hereish.budget import Plan
 from hereish.errors import PartError
@@ -164,7 +163,7 @@ def _record(
     )
 
 
-def _pushed(history: _Any, newest: _Any, kept: Ints | None) -> _Any:
+def _pushed(history: Any, newest: Any, kept: Ints | None) -> Any:
     """`newest` in front of the history and the oldest dropped, but not in the lanes `kept`."""
     if history.shape[1] == 1:
         if kept is None:

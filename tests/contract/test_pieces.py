@@ -87,6 +87,9 @@ def test_a_run_that_does_not_fit_is_refused() -> None:
         hereish.sanitize(m, [(60.0, 25.0)], [99.0], [0, 1], run=later)
     with pytest.raises(hereish.ParameterError, match="run must have shape"):
         hereish.sanitize(m, [(60.0, 25.0)], [200.0], [0, 1], run=m.run(2))
+    odd = later._replace(spent=later.spent * (1 / 3))
+    with pytest.raises(hereish.ParameterError, match="another budget"):
+        hereish.sanitize(m, [(60.0, 25.0)], [200.0], [0, 1], run=odd)
     rich = later._replace(spent=np.array([-1.0]))
     with pytest.raises(hereish.ParameterError, match="less than nothing"):
         hereish.sanitize(m, [(60.0, 25.0)], [200.0], [0, 1], run=rich)

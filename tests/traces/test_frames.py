@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -225,3 +226,21 @@ def test_pieces_cannot_go_back_in_time_or_change_the_mechanism() -> None:
         sanitize_frame(frame.iloc[:100], M, **BY, budgets=budgets)
     with pytest.raises(hereish.ParameterError, match="another mechanism"):
         sanitize_frame(frame, hereish.fixed_utility(PRIVACY, 2000), **BY, budgets=budgets)
+
+
+def test_threads_that_share_budgets_cannot_overspend() -> None:
+    frame, budgets = shuffled(), Budgets(M)
+    frame["when"] = frame["when"].iloc[0]  # so that no piece is late, whoever comes first
+    made: list[Any] = []
+
+    def work(i: int) -> None:
+        made.append(sanitize_frame(frame.iloc[i::8], M, **BY, budgets=budgets))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 8
+    for _, rows in pd.concat(made).groupby("who"):
+        assert math.fsum(rows["cost"]) <= PRIVACY.eps_per_m

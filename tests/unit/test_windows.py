@@ -132,7 +132,7 @@ def test_a_refusal_in_a_new_window_does_not_hand_back_the_budget_of_the_old_one(
         hereish.Privacy(1.0, 1.0),
         only_in_the_first_hour,
         hereish.Plane(),
-        window=timedelta(hours=1),
+        window=hereish.Every(timedelta(hours=1)),
     )
     session, start = m.session(seed=1), datetime(1970, 1, 1, tzinfo=UTC)
     costs = []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,30 +24,31 @@ class Budgets:
     """Where every user and window stands, from one call to the next.
 
     For tables that come in pieces: each (user, window) keeps one budget across them. Holds public
-    data only, and as much of it however many rows there were.
+    data only, and as much of it however many rows there were. Calls that share it take turns.
     """
 
     def __init__(self, mechanism: PredictiveMechanism) -> None:
         self.mechanism = mechanism
+        self.turn = threading.Lock()
         self._lanes: dict[tuple[str, int], int] = {}
-        self._run = mechanism.run(0)
+        self.run = mechanism.run(0)
 
     def __len__(self) -> int:
         return len(self._lanes)
 
-    def _lanes_of(self, keys: Sequence[tuple[str, int]]) -> Ints:
+    def lanes(self, keys: Sequence[tuple[str, int]]) -> Ints:
         new = [key for key in keys if key not in self._lanes]
         if new:
             self._lanes.update({key: len(self) + i for i, key in enumerate(new)})
             fields: list[Any] = [
                 np.concatenate(pair)
-                for pair in zip(self._run, self.mechanism.run(len(new)), strict=True)
+                for pair in zip(self.run, self.mechanism.run(len(new)), strict=True)
             ]
-            self._run = Run(*fields)
+            self.run = Run(*fields)
         return np.array([self._lanes[key] for key in keys], dtype=np.int64)
 
-    def _remember(self, lanes: Ints, run: Run) -> None:
-        for kept, field in zip(self._run, run, strict=True):
+    def remember(self, lanes: Ints, run: Run) -> None:
+        for kept, field in zip(self.run, run, strict=True):
             kept[lanes] = field
 
 
@@ -76,34 +79,48 @@ def sanitize_rows(
     begins = np.flatnonzero(np.r_[np.ones(min(len(order), 1), dtype=np.bool_), changes])
     keys = [(names[sorted_user[i]], int(sorted_window[i])) for i in begins]
     keyed = [f"{day} {name}" for name, day in keys] if isinstance(draws, KeyedDraws) else None
-    lanes = run = None
-    if budgets is not None:
-        if budgets.mechanism != mechanism:
-            raise ParameterError("these budgets were begun with another mechanism")
-        lanes = budgets._lanes_of(keys)
-        run = budgets._run.take(lanes)
-        early = np.flatnonzero(at_s[order[begins]] < run.at_s)
-        if len(early):
-            row = order[begins[early[0]]]
-            raise PointError(f"row {row}: its user has a later report; nothing was released")
-    out = sanitize(
-        dataclasses.replace(mechanism, window=NoReset()),
-        points[order],
-        at_s[order],
-        np.append(begins, len(order)),
-        seed=seed,
-        draws=draws,
-        users=keyed,
-        run=run,
-    )
-    if budgets is not None and lanes is not None and out.run is not None:
-        budgets._remember(lanes, out.run)  # before anything is handed out
+    with contextlib.nullcontext() if budgets is None else budgets.turn:
+        lanes, run = _resumed(mechanism, budgets, keys, at_s, order[begins])
+        out = sanitize(
+            dataclasses.replace(mechanism, window=NoReset()),
+            points[order],
+            at_s[order],
+            np.append(begins, len(order)),
+            seed=seed,
+            draws=draws,
+            users=keyed,
+            run=run,
+        )
+        if budgets is not None and out.run is not None:
+            budgets.remember(lanes, out.run)  # before anything is handed out
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
     fields = ("value", "released", "hard", "eps_test", "eps_noise", "threshold")
     rows = {name: getattr(out, name)[back] for name in fields}
     guarantee = mechanism.guarantee if out.private else out.guarantee
     return dataclasses.replace(out, **rows, guarantee=guarantee)
+
+
+def _resumed(
+    mechanism: PredictiveMechanism,
+    budgets: Budgets | None,
+    keys: Sequence[tuple[str, int]],
+    at_s: Floats,
+    first_rows: Ints,
+) -> tuple[Ints, Run | None]:
+    """Where the users and windows of these keys stand."""
+    if budgets is None:
+        return np.empty(0, dtype=np.int64), None
+    if budgets.mechanism != mechanism:
+        raise ParameterError("these budgets were begun with another mechanism")
+    lanes = budgets.lanes(keys)
+    run = budgets.run.take(lanes)
+    early = np.flatnonzero(at_s[first_rows] < run.at_s)
+    if len(early):
+        raise PointError(
+            f"row {first_rows[early[0]]}: its user has a later report; nothing was released"
+        )
+    return lanes, run
 
 
 def _check(mechanism: PredictiveMechanism, points: Floats, at_s: Floats) -> None:
