@@ -1,0 +1,245 @@
+"""What readers hand on and writers take: some rows of a file, as columns.
+
+A reader is a function `read(source, columns)` that yields a `Piece` at a time, small enough for
+memory however large the file is. It marks rows that cannot be used with a `Fault` and goes on; it
+raises `Unreadable` where the rest of the file makes no sense. It never repeats a place in words.
+A writer is made by `writer(file, layout, promise)`, takes `Released` rows, and is finished once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hereish.arrays import Bools, Floats, Ints
+from hereish.errors import HereishError, ParameterError
+
+PIECE_ROWS = 1 << 20  # most rows of a piece
+KINDS = ("hard", "easy", "untested")
+
+
+# The usual names of columns. A plain `id` is not among them: it may number the rows, and then each
+# row would be a user with a budget of its own.
+USUAL = {
+    "user": ("user", "user_id", "userid", "uid"),
+    "trace": ("trace", "trace_id", "track", "track_id", "trajectory", "trajectory_id", "trip"),
+    "time": ("time", "timestamp", "at", "datetime", "date_time", "t"),
+    "lat": ("lat", "latitude"),
+    "lon": ("lon", "lng", "long", "longitude"),
+}
+
+
+class Fault(enum.IntEnum):
+    """Why a row cannot be used. FAULTS has the words."""
+
+    NONE = 0
+    LINE = 1
+    USER = 2
+    TIME = 3
+    ZONE = 4
+    LAT = 5
+    LON = 6
+    LAT_RANGE = 7
+    LON_RANGE = 8
+    SWAPPED = 9
+    JUMP = 10
+    BACK = 11
+    TWICE = 12
+
+
+FAULTS = {
+    Fault.LINE: "it cannot be read",
+    Fault.USER: "it has no user",
+    Fault.TIME: "it has no time, or none that can be read",
+    Fault.ZONE: "its time has another zone than those before it",
+    Fault.LAT: "its latitude is missing or not a number",
+    Fault.LON: "its longitude is missing or not a number",
+    Fault.LAT_RANGE: "its latitude is outside -90 to 90",
+    Fault.LON_RANGE: "its longitude is outside -180 to 180",
+    Fault.SWAPPED: "its latitude is outside -90 to 90: are latitude and longitude swapped?",
+    Fault.JUMP: "its clock jumps: it is more than a year from the other points of its trace",
+    Fault.BACK: "its time is before that of an earlier point of its trace",
+    Fault.TWICE: "its time is that of the point before it in its trace",
+}
+
+
+class Unreadable(HereishError, ValueError):  # noqa: N818  # it describes the file, as the others do
+    """From here on a file makes no sense. Says the line, if there is one, never what is in it."""
+
+    def __init__(self, why: str, line: int | None = None) -> None:
+        super().__init__(why, line)
+        self.why = why
+        self.line = line
+
+    def __str__(self) -> str:
+        return self.why if self.line is None else f"line {self.line}: {self.why}"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What to look for in a file. A name that is None is found by the usual names, if any."""
+
+    user: str | None = None
+    trace: str | None = None
+    time: str | None = None
+    lat: str | None = None
+    lon: str | None = None
+    keep: tuple[str, ...] = ()
+    zone: ZoneInfo | None = None  # of times that do not say theirs; UTC if None
+
+    def find(self, role: str, available: Sequence[str]) -> str | None:
+        """The name of the column for user, trace, time, lat or lon; None if there is none."""
+        wanted: str | None = getattr(self, role)
+        if wanted is not None:
+            if wanted not in available:
+                raise ParameterError(f"there is no column {wanted!r}; found {_listed(available)}")
+            return wanted
+        usual = [name for name in available if name.strip().lower() in USUAL[role]]
+        if len(usual) > 1:
+            raise ParameterError(f"which is it, {_listed(usual)}? Say so with --{role}")
+        return usual[0] if usual else None
+
+    def need(self, role: str, available: Sequence[str]) -> str:
+        """The same where there must be one."""
+        found = self.find(role, available)
+        if found is None:
+            raise ParameterError(
+                f"no column is called {' or '.join(USUAL[role])}; give --{role}, one of "
+                f"{_listed(available)}"
+            )
+        return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names)) or "no columns at all"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a file names its columns, so that a table comes out as it went in."""
+
+    user: str = "user"
+    trace: str = "trace"
+    time: str = "time"
+    lat: str = "lat"
+    lon: str = "lon"
+    geometry: str | None = None  # the column of points, where there is one instead of lat and lon
+    numbered: bool = False  # traces have no ids of their own, only numbers in the file, from 1
+    lines: bool = False  # GeoJSON: one LineString a trace, not one Point a report
+    types: Mapping[str, Any] = field(default_factory=dict)  # Arrow's, by column
+
+
+class Ids(NamedTuple):
+    """A column with few different values: the number of each row's, and the values, as given."""
+
+    codes: Ints
+    names: Sequence[Any]  # str or int, all different
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> Ids:
+        """Ids from the value of each row."""
+        numbers: dict[Any, int] = {}
+        codes = [numbers.setdefault(value, len(numbers)) for value in values]
+        return cls(np.array(codes, dtype=np.int64), list(numbers))
+
+    def take(self, rows: Ints | Bools) -> Ids:
+        return Ids(self.codes[rows], self.names)
+
+    def values(self) -> list[Any]:
+        """The value of each row."""
+        return [self.names[code] for code in self.codes.tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Rows of one file in its order. Holds secrets: it has no repr that shows them."""
+
+    line: Ints  # where each row stands in its file, counted as people do; errors name it
+    at_us: Ints  # microseconds since 1970 in UTC
+    lat: Floats  # degrees
+    lon: Floats
+    fault: NDArray[np.uint8]  # of Fault; where it is not NONE the other columns mean nothing
+    user: Ids | None = None  # None: the file tells no users, all rows are one person's
+    trace: Ids | None = None
+    kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    layout: Layout = field(default_factory=Layout)
+    done: float = 1.0  # how much of the file has been read, for progress
+
+    def __len__(self) -> int:
+        return len(self.at_us)
+
+    def __repr__(self) -> str:
+        return f"<Piece of {len(self)} rows>"
+
+    def take(self, rows: Ints | Bools) -> Piece:
+        """These rows only."""
+        return dataclasses.replace(
+            self,
+            line=self.line[rows],
+            at_us=self.at_us[rows],
+            lat=self.lat[rows],
+            lon=self.lon[rows],
+            fault=self.fault[rows],
+            user=self.user and self.user.take(rows),
+            trace=self.trace and self.trace.take(rows),
+            kept={name: column[rows] for name, column in self.kept.items()},
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """Rows that may be public, and nothing else."""
+
+    at_us: Ints
+    lat: Floats
+    lon: Floats
+    kind: NDArray[np.uint8]  # numbers into KINDS
+    cost: Floats
+    user: Ids | None = None
+    trace: Ids | None = None
+    kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.at_us)
+
+    def take(self, rows: Ints | Bools) -> Released:
+        """These rows only."""
+        return Released(
+            self.at_us[rows],
+            self.lat[rows],
+            self.lon[rows],
+            self.kind[rows],
+            self.cost[rows],
+            self.user and self.user.take(rows),
+            self.trace and self.trace.take(rows),
+            {name: column[rows] for name, column in self.kept.items()},
+        )
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What was promised for the rows of an output; all of it is public settings."""
+
+    guarantee: str  # a sentence
+    private: bool = True
+    eps_per_m: float | None = None  # the budget of a window
+    window: str = "none"  # none, day or trace
+    time_zone: str | None = None  # whose days they are
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+class Writer(Protocol):
+    """Takes released rows in any number of calls; the file is whole after `finish`."""
+
+    def write(self, rows: Released) -> None: ...
+
+    def finish(self) -> None: ...
