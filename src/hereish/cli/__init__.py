@@ -6,10 +6,35 @@ Commands are imported only when they are run, so that `hereish --help` is quick.
 from __future__ import annotations
 
 import sys
+import traceback
+import warnings
 from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
 
-# Exit codes: 0 done, 1 it could not be done, 2 it was asked wrongly.
-COMMANDS = {"plan": "what a setting means, before it is used"}
+# Exit codes; 143 if told to end.
+DONE, FAILED, MISUSED, BROKEN, INTERRUPTED = 0, 1, 2, 70, 130
+GROUPS = {
+    "Files": {
+        "sanitize": "traces in, sanitised traces out",
+        "show": "true and reported traces on a page for their owner",
+        "sample": "a made-up day to try things on",
+    },
+    "Settings": {"plan": "what a setting means, before it is used"},
+}
+COMMANDS = {name: words for group in GROUPS.values() for name, words in group.items()}
+EXAMPLES = """\b
+Examples:
+  hereish plan --accuracy 3km
+  hereish sample -o day.gpx
+  hereish sanitize day.gpx -o public.gpx --accuracy 3km
+  hereish show day.gpx public.gpx -o page.html
+
+\b
+Exit codes: 0 done, 1 the data or the disk did not allow it, 2 asked wrongly, 70 a defect of
+hereish, 130 interrupted. Completion: eval "$(_HEREISH_COMPLETE=bash_source hereish)" in bash; zsh
+and fish likewise.
+"""
 
 
 def main() -> None:
@@ -18,7 +43,37 @@ def main() -> None:
         import click
     except ImportError:
         sys.stderr.write("the command line needs more: pip install 'hereish[cli]'\n")
-        raise SystemExit(2) from None
+        raise SystemExit(MISUSED) from None
+    from hereish.errors import HereishError, ParameterError
+
+    warnings.showwarning = _noted
+    try:
+        code = group().main(prog_name="hereish", standalone_mode=False)
+        raise SystemExit(code if isinstance(code, int) else DONE)
+    except click.ClickException as wrong:
+        wrong.show()
+        raise SystemExit(wrong.exit_code) from None
+    except click.Abort:
+        _fail("interrupted; nothing was released", INTERRUPTED)
+    except ParameterError as wrong:
+        _fail(str(wrong), MISUSED)
+    except HereishError as wrong:
+        _fail(str(wrong), FAILED)
+    except BrokenPipeError:  # whoever was reading has gone
+        sys.stdout = None
+        raise SystemExit(FAILED) from None
+    except OSError as wrong:
+        where = f": {wrong.filename}" if wrong.filename else ""
+        _fail(f"{wrong.strerror or type(wrong).__name__}{where}", FAILED)
+    except MemoryError:
+        _fail("there is not enough memory", FAILED)
+    except Exception as defect:  # noqa: BLE001  # its words may quote a place; they are not shown
+        _fail(_defect(defect), BROKEN)
+
+
+def group() -> Any:
+    """The command with all its subcommands, each imported when it is asked for."""
+    import click
 
     class Lazy(click.Group):
         """Lists commands by their one-line help and imports the one that is asked for."""
@@ -33,21 +88,32 @@ def main() -> None:
             return command if isinstance(command, click.Command) else None
 
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-            with formatter.section("Commands"):
-                formatter.write_dl(list(COMMANDS.items()))
+            for title, commands in GROUPS.items():
+                with formatter.section(title):
+                    formatter.write_dl(list(commands.items()))
 
-    from hereish.errors import HereishError
-
-    group = Lazy(
+    lazy = Lazy(
         name="hereish",
         help="Report roughly where somebody is, within a privacy budget.",
-        epilog='Completion: eval "$(_HEREISH_COMPLETE=bash_source hereish)" in bash; zsh and fish '
-        "likewise.",
+        epilog=EXAMPLES,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    click.version_option(package_name="hereish")(group)
-    try:
-        group.main(prog_name="hereish")
-    except HereishError as wrong:
-        sys.stderr.write(f"hereish: {wrong}\n")
-        raise SystemExit(2) from None
+    return click.version_option(package_name="hereish")(lazy)
+
+
+def _fail(words: str, code: int) -> NoReturn:
+    sys.stderr.write(f"hereish: {words}\n")
+    raise SystemExit(code)
+
+
+def _noted(message: Warning | str, *_: Any, **__: Any) -> None:
+    sys.stderr.write(f"hereish: note: {message}\n")
+
+
+def _defect(defect: Exception) -> str:
+    last = traceback.extract_tb(defect.__traceback__)[-1]
+    return (
+        f"a defect of hereish ({type(defect).__name__} at {Path(last.filename).name}:"
+        f"{last.lineno}); nothing was released. Please report it; what it was about is not shown, "
+        "because it might be a place."
+    )

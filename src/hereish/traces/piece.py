@@ -50,8 +50,9 @@ class Fault(enum.IntEnum):
     LON_RANGE = 8
     SWAPPED = 9
     JUMP = 10
-    BACK = 11
+    ORDER = 11
     TWICE = 12
+    YEAR = 13
 
 
 FAULTS = {
@@ -64,9 +65,10 @@ FAULTS = {
     Fault.LAT_RANGE: "its latitude is outside -90 to 90",
     Fault.LON_RANGE: "its longitude is outside -180 to 180",
     Fault.SWAPPED: "its latitude is outside -90 to 90: are latitude and longitude swapped?",
-    Fault.JUMP: "its clock jumps: it is more than a year from the other points of its trace",
-    Fault.BACK: "its time is before that of an earlier point of its trace",
-    Fault.TWICE: "its time is that of the point before it in its trace",
+    Fault.YEAR: "its time is outside the years 1900 to 2400",
+    Fault.JUMP: "its clock jumps: it is years away from the other points of its trace",
+    Fault.ORDER: "its time is out of order among the points of its trace",
+    Fault.TWICE: "its time is the same as that of the point before it in its trace",
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hereish.arrays import Floats, Ints
+from hereish.arrays import Bools, Floats, Ints
 from hereish.batch import Sanitized, sanitize
 from hereish.errors import ParameterError, PointError
 from hereish.mechanism import PredictiveMechanism
@@ -18,6 +18,14 @@ from hereish.randomness import Draws, KeyedDraws
 from hereish.run import Run
 from hereish.spaces import fault
 from hereish.windows import NoReset
+
+
+@dataclasses.dataclass(frozen=True)
+class EachTrace(NoReset):
+    """One budget for each trace, where rows say which trace is theirs."""
+
+    def covers(self, index: int | None = None) -> str:
+        return "the reports of each trace"
 
 
 class Budgets:
@@ -47,6 +55,17 @@ class Budgets:
             self.run = Run(*fields)
         return np.array([self._lanes[key] for key in keys], dtype=np.int64)
 
+    def early(self, user: Ints, names: Sequence[str], at_s: Floats) -> Bools:
+        """Which rows lie before the last report of their user and window, and can make none."""
+        window = _windows(self.mechanism, at_s)
+        begins = _begins(user, window)
+        last = np.full(len(begins), np.nan)
+        for i, row in enumerate(begins.tolist()):
+            lane = self._lanes.get((names[user[row]], int(window[row])))
+            if lane is not None:
+                last[i] = self.run.at_s[lane]
+        return np.asarray(at_s < np.repeat(last, np.diff(begins, append=len(at_s))))
+
     def remember(self, lanes: Ints, run: Run) -> None:
         for kept, field in zip(self.run, run, strict=True):
             kept[lanes] = field
@@ -70,13 +89,10 @@ def sanitize_rows(
     of its own, so that many can run at once: its first report is noise, not yesterday's guess.
     """
     _check(mechanism, points, at_s)
-    window = mechanism.window.index(at_s)
-    if window is None:
-        window = np.zeros(len(at_s), dtype=np.int64)
-    order = np.lexsort((at_s, window, user))
+    window = _windows(mechanism, at_s)
+    order = _order(user, window, at_s)
     sorted_user, sorted_window = user[order], window[order]
-    changes = (np.diff(sorted_user) != 0) | (np.diff(sorted_window) != 0)
-    begins = np.flatnonzero(np.r_[np.ones(min(len(order), 1), dtype=np.bool_), changes])
+    begins = _begins(sorted_user, sorted_window)
     keys = [(names[sorted_user[i]], int(sorted_window[i])) for i in begins]
     keyed = [f"{day} {name}" for name, day in keys] if isinstance(draws, KeyedDraws) else None
     with contextlib.nullcontext() if budgets is None else budgets.turn:
@@ -99,6 +115,27 @@ def sanitize_rows(
     rows = {name: getattr(out, name)[back] for name in fields}
     guarantee = mechanism.guarantee if out.private else out.guarantee
     return dataclasses.replace(out, **rows, guarantee=guarantee)
+
+
+def _windows(mechanism: PredictiveMechanism, at_s: Floats) -> Ints:
+    window = mechanism.window.index(at_s)
+    return np.zeros(len(at_s), dtype=np.int64) if window is None else window
+
+
+def _begins(user: Ints, window: Ints) -> Ints:
+    """Where rows begin that differ from those before them in user or window."""
+    changes = (np.diff(user) != 0) | (np.diff(window) != 0)
+    return np.flatnonzero(np.r_[np.ones(min(len(user), 1), dtype=np.bool_), changes])
+
+
+def _order(user: Ints, window: Ints, at_s: Floats) -> Ints:
+    """The rows by user, window and time; most files have them so already."""
+    falls = np.diff(user) < 0
+    same = np.diff(user) == 0
+    falls |= same & (np.diff(at_s) < 0)  # windows never fall as time goes on
+    if falls.any():
+        return np.lexsort((at_s, window, user))
+    return np.arange(len(user))
 
 
 def _resumed(

@@ -6,7 +6,7 @@ import glob
 import gzip
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +26,7 @@ ENDINGS = {
 }
 FORMATS = tuple(ENDINGS)
 _MODULES = {"csv": "delimited", "geoparquet": "parquet"}
+METADATA = "-metadata.json"  # how a file ends that says what was promised for its neighbour
 STANDARD = "-"  # standard input or output
 
 
@@ -36,6 +37,7 @@ class Source:
     path: Path | None
     format: str
     below: Path  # its name below the folder it was found in
+    number: int | None = None  # among the sources, from 1; None if it is the only one
 
     @property
     def name(self) -> str:
@@ -78,7 +80,9 @@ def find(names: Sequence[str], form: str | None = None) -> list[Source]:
             if key in found:
                 raise ParameterError(f"{source.name} is named twice; each file is read once")
             found[key] = source
-    return list(found.values())
+    if len(found) == 1:
+        return list(found.values())
+    return [replace(source, number=i) for i, source in enumerate(found.values(), start=1)]
 
 
 def _expanded(name: str, form: str | None) -> Iterator[Source]:
@@ -110,6 +114,8 @@ def _folder(folder: Path, form: str | None) -> Iterator[Source]:
 
 
 def _belongs(path: Path, form: str | None) -> bool:
+    if path.name.endswith(METADATA):  # beside a file that we wrote
+        return False
     known = format_of(path.name)
     if known == "tdrive":  # its files are called by the number of a taxi; other texts are not data
         return form == "tdrive" or (form is None and path.stem.isdigit())

@@ -1,0 +1,143 @@
+"""Options that several commands have, in groups that their help shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import click
+
+from hereish import Privacy, SkipBySpeed, fixed_rate, fixed_utility, independent
+from hereish.cli import units
+from hereish.errors import ParameterError
+from hereish.mechanism import OnExhausted, PredictiveMechanism
+from hereish.traces.sources import FORMATS
+from hereish.windows import Day, Window
+
+OTHER = "Other"
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
+
+class Option(click.Option):
+    """An option that belongs to a group."""
+
+    def __init__(self, *names: Any, group: str = OTHER, **settings: Any) -> None:
+        super().__init__(*names, **settings)
+        self.group = group
+
+
+class Command(click.Command):
+    """A command whose help shows its options by group."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if isinstance(param, click.Option) and record is not None:
+                groups.setdefault(getattr(param, "group", OTHER), []).append(record)
+        for group, records in sorted(groups.items(), key=lambda item: item[0] == OTHER):
+            with formatter.section(group):
+                formatter.write_dl(records)
+
+
+def option(group: str, *names: str, **settings: Any) -> Decorator:
+    """Like click.option, in a group."""
+    return click.option(*names, cls=Option, group=group, **settings)
+
+
+def together(*options: Decorator) -> Decorator:
+    """Several options as one decorator, in this order."""
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        for one in reversed(options):
+            function = one(function)
+        return function
+
+    return decorate
+
+
+_PROMISE = "What is promised"
+promise = together(
+    option(
+        _PROMISE, "--level", default="ln 10", show_default=True, help="Privacy inside the radius."
+    ),
+    option(_PROMISE, "--radius", default="100m", show_default=True, help="Where it holds."),
+)
+_SPENT = "How it is spent: --accuracy or --reports"
+spending = together(
+    option(_SPENT, "--accuracy", help="Fresh reports lie within this, nine times out of ten: 3km."),
+    option(_SPENT, "--reports", type=int, help="About how many reports the budget shall last for."),
+    option(
+        _SPENT,
+        "--mechanism",
+        type=click.Choice(["predictive", "independent"]),
+        default="predictive",
+        show_default=True,
+        help="Guess and test, or fresh noise each time.",
+    ),
+)
+_COLUMNS = "What is read"
+columns = together(
+    option(_COLUMNS, "--user", help="Column of the users; @file or @folder: each is a user."),
+    option(_COLUMNS, "--trace", help="Column of the traces."),
+    option(_COLUMNS, "--time", help="Column of the times."),
+    option(_COLUMNS, "--lat", help="Column of the latitudes."),
+    option(_COLUMNS, "--lon", help="Column of the longitudes."),
+    option(
+        _COLUMNS,
+        "--format",
+        "form",
+        type=click.Choice(FORMATS),
+        help="Of the input, where its name does not tell.",
+    ),
+    option(
+        _COLUMNS,
+        "--time-zone",
+        metavar="NAME",
+        help="Such as Europe/Helsinki: of days, and of times that do not say theirs. UTC if not "
+        "given.",
+    ),
+)
+
+
+def zone(name: str | None) -> ZoneInfo | None:
+    """A time zone by its name."""
+    if name is None:
+        return None
+    Day(name)  # says what is wrong with it
+    return ZoneInfo(name)
+
+
+def mechanism(
+    level: str,
+    radius: str,
+    accuracy: str | None,
+    reports: int | None,
+    kind: str,
+    *,
+    skip_speed: str = "off",
+    window: Window | None = None,
+    on_exhausted: OnExhausted = "stop",
+) -> PredictiveMechanism:
+    """The mechanism that the options describe."""
+    privacy = Privacy(units.level(level), units.length_m(radius))
+    if (accuracy is None) == (reports is None):
+        raise ParameterError("give either --accuracy, such as 3km, or --reports, such as 30")
+    accuracy_m = None if accuracy is None else units.length_m(accuracy)
+    skip = None if skip_speed == "off" else SkipBySpeed(kmh=units.speed_kmh(skip_speed))
+    if kind == "independent":
+        if skip is not None:
+            raise ParameterError("--skip-speed spares tests, and independent noise has none")
+        return independent(
+            privacy,
+            reports=reports,
+            accuracy_m=accuracy_m,
+            window=window,
+            on_exhausted=on_exhausted,
+        )
+    if accuracy_m is not None:
+        return fixed_utility(
+            privacy, accuracy_m, skip=skip, window=window, on_exhausted=on_exhausted
+        )
+    return fixed_rate(privacy, reports or 0, skip=skip, window=window, on_exhausted=on_exhausted)

@@ -1,0 +1,64 @@
+"""How far long work has come: a bar on a terminal, plain lines in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any, Self
+
+_LINE_EVERY_S = 10.0  # in a log
+_SOON_S = 0.5  # what takes no longer needs no bar
+
+
+class Progress:
+    """Shows bytes read with rate and time left. It is called with bytes, all bytes, and points."""
+
+    def __init__(self, what: str, quiet: bool) -> None:
+        self._what = what
+        self._quiet = quiet
+        self._terminal = sys.stderr.isatty()
+        self._begun = self._shown = time.monotonic()
+        self._bar: Any = None
+
+    def __call__(self, done: int, total: int, points: int) -> None:
+        now = time.monotonic()
+        if self._quiet or now - self._begun < _SOON_S:
+            return
+        if self._terminal:
+            self._draw(done, total, points)
+        elif now - self._shown >= _LINE_EVERY_S:
+            self._shown = now
+            spent = now - self._begun
+            share = f"{done / total:.0%}, " if total else ""
+            left = f", {_clock(spent * (total - done) / done)} left" if 0 < done <= total else ""
+            rate = f"{points / spent:,.0f} points/s"
+            sys.stderr.write(f"{self._what}: {share}{points:,} points, {rate}{left}\n")
+
+    def _draw(self, done: int, total: int, points: int) -> None:
+        if self._bar is None:
+            from tqdm import tqdm
+
+            self._bar = tqdm(
+                total=total or None, desc=self._what, unit="B", unit_scale=True, leave=False
+            )
+            self._bar.start_t -= _SOON_S
+        self._bar.set_postfix_str(f"{points:,} points", refresh=False)
+        self._bar.update(done - self._bar.n)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02}"

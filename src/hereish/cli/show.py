@@ -1,0 +1,106 @@
+"""`hereish show`: the true and the reported trace on one page, for the owner's eyes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from hereish.cli import options
+from hereish.errors import ParameterError
+from hereish.pictures.page import page
+from hereish.traces.files import load, promise_of
+from hereish.traces.piece import Columns, Piece
+from hereish.traces.sources import STANDARD, format_of
+
+EXAMPLE = """\b
+Examples:
+  hereish show day.gpx public.gpx -o page.html
+  hereish show true.csv public.csv -o page.html --user phone --time-zone Europe/Helsinki
+"""
+
+
+@click.command(
+    cls=options.Command,
+    epilog=EXAMPLE,
+    short_help="true and reported traces on a page for their owner",
+)
+@click.argument("true", metavar="TRUE")
+@click.argument("reported", metavar="REPORTED")
+@options.option(
+    "Where to", "-o", "--output", "out", required=True, metavar="PAGE", help="Such as page.html."
+)
+@options.columns
+@options.option("What is read", "--drop-bad", is_flag=True, help="Leave out what cannot be used.")
+@options.option("How it runs", "--quiet", is_flag=True, help="Say nothing unless it fails.")
+def command(
+    true: str,
+    reported: str,
+    out: str,
+    user: str | None,
+    trace: str | None,
+    time: str | None,
+    lat: str | None,
+    lon: str | None,
+    form: str | None,
+    time_zone: str | None,
+    drop_bad: bool,
+    quiet: bool,
+) -> None:
+    """Draw where somebody was and what was reported: a map, the budget as it burns down, and how
+    large the errors were. TRUE is what `hereish sanitize` read and REPORTED what it wrote.
+
+    The page opens without a network. It contains true positions: it is for the owner's eyes, and
+    is written so that other users of this computer cannot read it.
+    """
+    path = _page(out, true, reported)
+    if reported == STANDARD:
+        raise ParameterError("REPORTED must be a file: it is read more than once")
+    reported_form = None if Path(reported).is_dir() or format_of(reported) else form
+    promise = promise_of(reported, reported_form)
+    zone = time_zone or (promise.time_zone if promise is not None else None)
+    columns = Columns(user, trace, time, lat, lon, zone=options.zone(zone))
+    text = page(
+        load([true], columns, form, drop_bad),
+        _reported(reported, columns, reported_form),
+        promise,
+        zone,
+    )
+    write_for_owner(path, text)
+    if not quiet:
+        click.echo(f"{path} contains true positions: it is for the owner's eyes, do not publish it")
+
+
+def _page(out: str, *inputs: str) -> Path:
+    """Where to write, if nothing is lost by it."""
+    path = Path(out)
+    if out == STANDARD or path.is_dir() or not path.parent.is_dir():
+        raise ParameterError(f"-o must name a file in a folder that is there, found {out}")
+    taken = path.exists() and any(Path(name).exists() and path.samefile(name) for name in inputs)
+    if taken or format_of(out) is not None:
+        raise ParameterError(f"-o {out} is a file of traces; call the page such as page.html")
+    return path
+
+
+def _reported(name: str, columns: Columns, form: str | None) -> Piece:
+    """With kinds and costs if the file tells them."""
+    try:
+        return load([name], replace(columns, keep=("kind", "cost")), form)
+    except ParameterError:
+        pass
+    return load([name], columns, form)
+
+
+def write_for_owner(path: Path, text: str) -> None:
+    """Whole or not at all, and never readable by others, not even while it is written."""
+    handle, part = tempfile.mkstemp(".part", f".{path.name}.", path.parent)  # 0600
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(part).replace(path)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,203 @@
+"""What GPX and GeoJSON share: bytes in blocks, rows to pieces, released rows to traces."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import math
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hereish.arrays import Ints
+from hereish.errors import ParameterError
+from hereish.traces.piece import Fault, Ids, Layout, Piece, Released, Unreadable
+from hereish.traces.sources import Source
+
+# Rows of a piece, and a few more: each is a Python object until the piece is whole.
+ROWS = 1 << 16
+_BLOCK_BYTES = 1 << 16
+_INT64 = range(-(1 << 63), 1 << 63)
+
+
+class Row(NamedTuple):
+    """One row of a piece, as its columns have it. Holds secrets, and lives in a reader only."""
+
+    line: int
+    at_us: int
+    lat: float
+    lon: float
+    fault: Fault
+    user: str | int | None
+    trace: str | int | None
+    kept: Sequence[Any]
+
+    @classmethod
+    def of(
+        cls,
+        line: int,
+        at: int | Fault,
+        lat: float | None,
+        lon: float | None,
+        user: str | int | None,
+        trace: str | int | None,
+        kept: Sequence[Any],
+    ) -> Row:
+        """A row with the first of its faults; a number that cannot be read is None."""
+        if isinstance(at, Fault):
+            return cls(line, 0, 0.0, 0.0, at, user, trace, kept)
+        if lat is None or lon is None:
+            fault = Fault.LAT if lat is None else Fault.LON
+            return cls(line, 0, 0.0, 0.0, fault, user, trace, kept)
+        return cls(line, at, lat, lon, Fault.NONE, user, trace, kept)
+
+
+def check_keep(keep: Sequence[str], taken: Sequence[str]) -> None:
+    """Kept columns have names of their own, so that none stands for another in the output."""
+    clashes = {*taken, "kind", "cost"} & set(keep)
+    if clashes or len(set(keep)) < len(keep):
+        names = ", ".join(map(repr, sorted(clashes) or keep))
+        raise ParameterError(f"columns to keep must differ from each other and others: {names}")
+
+
+def piece_of(
+    rows: Sequence[Row], keep: Sequence[str], layout: Layout, *, told: bool, done: float
+) -> Piece:
+    """Rows as columns. Where the file tells users, rows without one are at fault."""
+    line, at_us, lat, lon, faults, user, trace, kept = zip(*rows, strict=True)
+    fault = np.array(faults, dtype=np.uint8)
+    if told:
+        nobody = np.array([name is None for name in user])
+        fault[nobody & (fault != Fault.LINE)] = Fault.USER
+    columns = {name: np.empty(len(rows), dtype=object) for name in keep}
+    for name, values in zip(keep, zip(*kept, strict=True), strict=True):
+        columns[name][:] = values
+    return Piece(
+        line=np.array(line, dtype=np.int64),
+        at_us=np.array(at_us, dtype=np.int64),
+        lat=np.array(lat, dtype=np.float64),
+        lon=np.array(lon, dtype=np.float64),
+        fault=fault,
+        user=Ids.of(["" if name is None else name for name in user]) if told else None,
+        trace=None if trace[0] is None else Ids.of(trace),
+        kept=columns,
+        layout=layout,
+        done=done,
+    )
+
+
+def blocks(source: Source) -> Iterator[tuple[bytes, float]]:
+    """The bytes of a file, each block with how much has been read by then."""
+    size = source.size
+    file = source.open()
+    with contextlib.nullcontext() if source.path is None else file:
+        while (block := _block(file)) is not None:
+            if not block:
+                return
+            # A packed file's size is that of its packed bytes, so its place is counted in those.
+            place = getattr(file, "fileobj", file)
+            yield block, min(place.tell() / size, 1.0) if size else 1.0
+    raise Unreadable("its compression is damaged")
+
+
+def _block(file: BinaryIO) -> bytes | None:
+    try:
+        return file.read(_BLOCK_BYTES)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        return None
+
+
+class Gathered:
+    """Released rows in memory, until all are there; then by user and trace."""
+
+    def __init__(self) -> None:
+        self._parts: list[Released] = []
+        self._numbers: dict[tuple[Any, Any], int] = {}
+        self._groups: list[Ints] = []
+
+    def add(self, rows: Released) -> None:
+        nobody = [None] * len(rows)
+        users = nobody if rows.user is None else rows.user.values()
+        traces = nobody if rows.trace is None else rows.trace.values()
+        numbers = self._numbers
+        codes = [numbers.setdefault(key, len(numbers)) for key in zip(users, traces, strict=True)]
+        self._groups.append(np.array(codes, dtype=np.int64))
+        self._parts.append(rows)
+
+    def groups(self) -> Iterator[tuple[Any, Any, Released]]:
+        """Each user and trace (None where there is none) as they first came, in order of time."""
+        if not self._numbers:
+            return
+        every = _joined(self._parts)
+        group = np.concatenate(self._groups)
+        order = np.lexsort((every.at_us, group))
+        begins = np.searchsorted(group[order], np.arange(len(self._numbers) + 1))
+        for (user, trace), number in self._numbers.items():
+            yield user, trace, every.take(order[begins[number] : begins[number + 1]])
+
+
+class Box:
+    """The smallest box around the released points."""
+
+    def __init__(self) -> None:
+        self.sides: tuple[float, float, float, float] | None = None  # west, south, east, north
+
+    def add(self, rows: Released) -> None:
+        lon, lat = ([*self.sides[i::2]] if self.sides else [] for i in (0, 1))
+        if len(rows):
+            lon += [float(rows.lon.min()), float(rows.lon.max())]
+            lat += [float(rows.lat.min()), float(rows.lat.max())]
+            self.sides = (min(lon), min(lat), max(lon), max(lat))
+
+
+def _joined(parts: Sequence[Released]) -> Released:
+    names = list(dict.fromkeys(name for part in parts for name in part.kept))
+    kept = {name: np.empty(sum(map(len, parts)), dtype=object) for name in names}
+    for name, column in kept.items():
+        column[:] = [
+            value
+            for part in parts
+            for value in (plain(part.kept[name]) if name in part.kept else [None] * len(part))
+        ]
+    return Released(
+        at_us=np.concatenate([part.at_us for part in parts]),
+        lat=np.concatenate([part.lat for part in parts]),
+        lon=np.concatenate([part.lon for part in parts]),
+        kind=np.concatenate([part.kind for part in parts]),
+        cost=np.concatenate([part.cost for part in parts]),
+        kept=kept,
+    )
+
+
+def plain(column: NDArray[Any]) -> list[Any]:
+    """The values of a kept column, each flat."""
+    if column.dtype.kind in "mM":
+        texts = column.astype(str).tolist()
+        return [None if text == "NaT" else text for text in texts]
+    return [flat(value) for value in column.tolist()]
+
+
+def flat(value: Any) -> Any:
+    """A value that JSON has and that fits into a table: text for all that is nested or unknown."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, (dict, list)):
+        value = dumped(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, int) and value in _INT64:
+        return value
+    return str(value).encode(errors="replace").decode()  # halves of characters have no UTF-8
+
+
+def dumped(value: Any) -> str:
+    """As JSON, in one line."""
+    with contextlib.suppress(RecursionError):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    raise Unreadable("it is nested too deeply")
