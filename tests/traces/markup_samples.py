@@ -117,8 +117,8 @@ def check_silent(error: BaseException) -> None:
 def check_piece(piece: Piece) -> None:
     """All columns are of one length and of the types that were agreed."""
     rows = len(piece)
-    assert 0 < rows
-    columns = [piece.line, piece.at_us, piece.lat, piece.lon, piece.fault, *piece.kept.values()]
+    assert rows > 0
+    columns: list[Any] = [piece.line, piece.at_us, piece.lat, piece.lon, piece.fault, *piece.kept.values()]
     assert all(column.shape == (rows,) for column in columns)
     assert piece.line.dtype == piece.at_us.dtype == np.int64
     assert piece.lat.dtype == piece.lon.dtype == np.float64
@@ -164,7 +164,7 @@ def released(
         lat=np.array(lat, dtype=np.float64),
         lon=np.array(lon, dtype=np.float64),
         kind=(np.arange(rows) % 3).astype(np.uint8),
-        cost=np.arange(rows) * 1e-7,
+        cost=np.arange(rows, dtype=np.float64) * 1e-7,
         user=None if user is None else Ids.of(user),
         trace=None if trace is None else Ids.of(trace),
         kept=kept or {},

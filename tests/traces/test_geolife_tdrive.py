@@ -115,6 +115,13 @@ def test_a_plt_file_is_written_as_published_without_altitudes() -> None:
         assert out[-1] == published[-1] == ""
 
 
+def test_a_plt_file_is_written_to_the_byte(tmp_path: Path) -> None:
+    piece = text(geolife, tmp_path, HEADER + POINT.replace(":04", ":04.5"), keep=("altitude",))
+    point = "39.984702,116.318417,0,-777,39744.1201909722,2008-10-23,02:53:04.5\r\n"
+    head = HEADER.replace("Reserved 3", "Reserved 3: ln 10 within 100 m for a day")
+    assert file_of(geolife, piece).decode() == head + point
+
+
 @pytest.mark.parametrize(
     ("row", "fault"),
     [

@@ -5,6 +5,7 @@ import importlib.metadata
 import io
 import sys
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 import gpxpy
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import xmlschema
@@ -167,7 +169,7 @@ def test_what_is_not_gpx_is_refused(
 ) -> None:
     said, where = unreadable(source(tmp_path, "a.gpx", content))
     assert why in said
-    assert where == line or (line is None and "encoding" in why)
+    assert where == line
 
 
 def test_the_points_before_a_break_are_read(tmp_path: Path) -> None:
@@ -242,7 +244,7 @@ def test_a_user_after_a_piece_without_is_refused(tmp_path: Path) -> None:
     assert found[0].user is None
     assert isinstance(problem, Unreadable)
     assert "has a user" in problem.why
-    assert problem.line == 70_004
+    assert problem.line == 70_005
 
 
 def test_elements_of_other_namespaces_are_no_ids(tmp_path: Path) -> None:
@@ -339,7 +341,7 @@ def test_nothing_but_the_rows_is_written() -> None:
         "gpx", "metadata", "desc", "bounds", "extensions", "promise", "trk", "name", "user",
         "trace", "trkseg", "trkpt", "time", "type", "cost",
     }  # fmt: skip
-    attributes = {name for element in top.iter("{*}trkpt") for name in element.attrib}
+    attributes = {name for element in top.findall(".//{*}trkpt") for name in element.attrib}
     assert attributes == {"lat", "lon"}
 
 
@@ -414,7 +416,8 @@ xml_text = st.text(
 def test_what_is_written_is_read_again(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Any]
 ) -> None:
-    given = released(*zip(*rows, strict=True))
+    at_us, lat, lon, user, trace = zip(*rows, strict=True)
+    given = released(at_us, lat, lon, user, trace)
     folder = tmp_path_factory.mktemp("again")
     same(read(source(folder, "a.gpx", written("gpx", given))), given)
 
@@ -423,21 +426,12 @@ def test_real_fixes_are_written_and_read_again(tmp_path: Path, schema: xmlschema
     if not GEOLIFE.is_file():
         pytest.skip(f"needs {GEOLIFE.name}, which is not ours to ship")
     table = pq.ParquetFile(GEOLIFE).read_row_group(0).slice(0, 5_000)
-    at_us = table["at"].cast("timestamp[us, tz=UTC]").cast("int64").to_pylist()
-    lat, lon = table["lat"].to_pylist(), table["lon"].to_pylist()
-    rows = released(at_us, lat, lon, user=table["user"].to_pylist())
-    content = written("gpx", *(rows.take(np.arange(i, i + 1000)) for i in range(0, 5000, 1000)))
-    same_without_traces = read(source(tmp_path, "a.gpx", content))
-    same(
-        Piece(
-            line=same_without_traces.line,
-            at_us=same_without_traces.at_us,
-            lat=same_without_traces.lat,
-            lon=same_without_traces.lon,
-            fault=same_without_traces.fault,
-            user=same_without_traces.user,
-        ),
-        rows,
+    at_us = table["at"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+    rows = released(
+        at_us, table["lat"].to_pylist(), table["lon"].to_pylist(), table["user"].to_pylist()
     )
+    content = written("gpx", *(rows.take(np.arange(i, i + 1000)) for i in range(0, 5000, 1000)))
+    piece = read(source(tmp_path, "a.gpx", content))
+    same(replace(piece, trace=None), rows)
     assert gpxpy.parse(content.decode()).get_points_no() == len(rows)
     schema.validate(io.BytesIO(content))

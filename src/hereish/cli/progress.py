@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from types import TracebackType
@@ -39,8 +40,15 @@ class Progress:
         if self._bar is None:
             from tqdm import tqdm
 
+            size = shutil.get_terminal_size()  # tqdm shows nothing on one that does not tell
             self._bar = tqdm(
-                total=total or None, desc=self._what, unit="B", unit_scale=True, leave=False
+                total=total or None,
+                desc=self._what,
+                unit="B",
+                unit_scale=True,
+                leave=False,
+                ncols=size.columns,
+                nrows=size.lines,
             )
             self._bar.start_t -= _SOON_S
         self._bar.set_postfix_str(f"{points:,} points", refresh=False)

@@ -20,6 +20,7 @@ from hereish.pictures.views import views
 from hereish.traces.piece import KINDS, Piece, Promise
 from hereish.windows import Day
 
+_SCRIPTS = ("shared.js", "map.js", "charts.js", "page.js")
 # The styles that Plotly writes as text: an empty sheet or attribute that its script fills later,
 # and the one of <b>, which our script uses in its labels. Everything else it sets is no text.
 _PLOTLY_STYLES = ("", "font-weight:bold")
@@ -47,7 +48,8 @@ def page(
         "left_out": left_out,
         "views": drawn,
     }
-    library, script, style = plotly(), _part("page.js"), _part("page.css")
+    library, style = plotly(), _part("page.css")
+    script = "\n".join(map(_part, _SCRIPTS))
     return Template(_part("page.html")).substitute(
         policy=html.escape(policy([library, script], [style, *_PLOTLY_STYLES])),
         style=style,

@@ -39,6 +39,7 @@ class Budget:
 def budget_of(
     reported: Piece, user: Ints, promise: Promise | None, zone: ZoneInfo
 ) -> Budget | None:
+    """What each report and those before it in its window cost; None if the file does not tell."""
     costs = _costs(reported)
     if costs is None:
         return None
@@ -104,6 +105,6 @@ def wall_ms(at_us: Ints, zone: ZoneInfo) -> Ints:
 
 def begins(*columns: Ints) -> Bools:
     """Whether each row differs from the one before; the first one does."""
-    begins = np.ones(len(columns[0]), dtype=np.bool_)
-    begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
-    return begins
+    new = np.ones(len(columns[0]), dtype=np.bool_)
+    new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return new

@@ -132,9 +132,11 @@ def _steps(budget: Budget, at_ms: Ints, last_ms: int, most: int) -> dict[str, An
         at += [begin, *at_ms[rows].tolist()]
         spent += [before, *_rounded(budget.after[rows], 6)]
         if budget.midnight_ms is None:
-            at, spent = [*at, None], [*spent, None]
+            at.append(None)  # a gap: nobody knows when the next one begins
+            spent.append(None)
         else:
-            at, spent = [*at, int(budget.midnight_ms[rows[0]]) + DAY_MS], [*spent, 0.0]
+            at.append(int(budget.midnight_ms[rows[0]]) + DAY_MS)
+            spent.append(0.0)
     if at:
         at[-1], spent[-1] = last_ms, spent[-2]  # what is left stays until the end
     most_spent = float(budget.after.max()) if len(at_ms) else 0.0

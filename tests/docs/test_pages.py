@@ -1,0 +1,152 @@
+"""The pages are true: their commands run, their transcripts are what is printed, links lead on.
+
+Each page is a walk through one empty folder, from top to bottom. An indented line is a command that
+must end well. A fence of `console` is a transcript: after `$ ` a command, and then what it prints.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from hereish.traces import piece, sources
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
+RUN = ("hereish", "cat", "cp", "head", "ls", "mkdir", "printf", "sed", "tail")
+NOT_RUN = ("make",)  # of the Makefile, which has a test of its own
+
+
+class Step(NamedTuple):
+    """A command of a page, and what it prints if the page says so."""
+
+    line: int
+    command: str
+    prints: str | None = None
+
+
+def steps(text: str) -> list[Step]:
+    """All commands of a page in their order."""
+    found: list[Step] = []
+    fence: str | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.startswith("```"):
+            fence = line[3:].strip() if fence is None else None
+        elif fence == "console":
+            if line.startswith("$ "):
+                found.append(Step(number, line[2:], ""))
+            else:
+                last = found[-1]
+                found[-1] = last._replace(prints=f"{last.prints}{line}\n")
+        elif fence is None and re.match(r" {4}\S", line):
+            found.append(Step(number, line.strip()))
+    return found
+
+
+def walk(page: str, folder: Path) -> list[str]:
+    """Take all steps of a page in a folder; returns what went wrong."""
+    settings = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(folder),
+        "COLUMNS": "80",
+    }
+    wrong, code = [], 0
+    for line, command, prints in steps(page):
+        if command.split()[0] in NOT_RUN:
+            continue
+        # `$?` is the code of the step before, as in one shell.
+        done = subprocess.run(  # noqa: S603  # the commands are those of our own pages
+            ["bash", "-o", "pipefail", "-c", f"(exit {code})\n{command}"],  # noqa: S607  # on PATH
+            cwd=folder,
+            env=settings,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            check=False,
+        )
+        code = done.returncode
+        if prints is None and code != 0:
+            wrong.append(f"line {line}: {command}\nends with {code}: {done.stdout}")
+        if prints is not None and done.stdout.split() != prints.split():
+            wrong.append(f"line {line}: {command}\nprints: {done.stdout}\nand not: {prints}")
+        if prints is None and "defect" in done.stdout:
+            wrong.append(f"line {line}: {command}\nprints: {done.stdout}")
+    return wrong
+
+
+def commands(page: Path) -> list[Step]:
+    return steps(page.read_text("utf-8"))
+
+
+def named(page: Path) -> str:
+    return page.name
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=named)
+def test_every_command_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+    assert not walk(page.read_text("utf-8"), tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_indented_line_is_a_command_that_the_tests_know(page: Path) -> None:
+    strange = [
+        step for step in commands(page) if step.command.split()[0] not in (*RUN, *NOT_RUN, "echo")
+    ]
+    assert not strange
+
+
+def test_the_walk_catches_what_is_wrong(tmp_path: Path) -> None:
+    page = (
+        "    hereish plan --accuracy 3km\n"
+        "    hereish plan\n"
+        "    hereish nonsense | cat\n"
+        "```python\n    hereish plan\n```\n"
+        "```console\n$ hereish plan --reports 0\nall is well\n$ echo $?\n2\n```\n"
+    )
+    lines = [wrong.split(":")[0] for wrong in walk(page, tmp_path)]
+    assert lines == ["line 2", "line 3", "line 8"]
+
+
+def test_the_commands_are_found_on_the_pages_that_have_some() -> None:
+    least = {"README.md": 1, "tutorial.md": 15, "files.md": 20, "cli.md": 12, "guide.md": 2}
+    for name, count in least.items():
+        page = next(page for page in PAGES if page.name == name)
+        assert sum(step.command not in NOT_RUN for step in commands(page)) >= count, name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        other = (page.parent / name).resolve() if name else page
+        assert other.exists(), f"{page.name}: {target}"
+        if anchor:
+            assert anchor in anchors(other.read_text("utf-8")), f"{page.name}: {target}"
+
+
+def anchors(text: str) -> set[str]:
+    """The names of a page's headings, as links have them."""
+    titles = re.findall(r"^#+ (.+)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_the_page_of_files_knows_all_formats_names_and_faults() -> None:
+    text = " ".join((ROOT / "docs" / "files.md").read_text("utf-8").split())
+    for endings in sources.ENDINGS.values():
+        for ending in endings:
+            assert f"`{ending}`" in text
+    for form in sources.FORMATS:
+        assert f"`{form}`" in text
+    for role, names in piece.USUAL.items():
+        assert f"| `--{role}` | {', '.join(f'`{name}`' for name in names)} |" in text
+    for words in piece.FAULTS.values():
+        assert f"* {words}" in text
