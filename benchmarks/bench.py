@@ -11,7 +11,6 @@ import math
 import os
 import subprocess
 import sys
-import time
 import tracemalloc
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -20,6 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from files import files, starting
+from rows import Row, best
 
 import hereish
 from hereish import sample
@@ -29,13 +30,6 @@ PRIVACY = hereish.Privacy(level=math.log(10), radius_m=100)
 POINTS_EACH = 30
 REPORT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 MARK = "<!-- written by make bench-write -->"
-
-
-class Row(NamedTuple):
-    what: str
-    measured: str
-    wanted: str
-    met: bool
 
 
 class Traces(NamedTuple):
@@ -78,17 +72,6 @@ def mechanisms() -> dict[str, hereish.PredictiveMechanism]:
         "fixed utility, 3 km": hereish.fixed_utility(PRIVACY, accuracy_m=3000),
         "fixed rate, 30 reports": hereish.fixed_rate(PRIVACY, reports=30),
     }
-
-
-def best(rounds: int, *jobs: Callable[[], object]) -> list[float]:
-    """The shortest time of each job over the rounds; the jobs take turns."""
-    times = [math.inf] * len(jobs)
-    for _ in range(rounds):
-        for i, job in enumerate(jobs):
-            start = time.perf_counter()
-            job()
-            times[i] = min(times[i], time.perf_counter() - start)
-    return times
 
 
 def throughput() -> list[Row]:
@@ -240,7 +223,10 @@ def importing() -> list[Row]:
     ]
 
 
-PARTS = {part.__name__: part for part in (throughput, memory, live, growth, scaling, importing)}
+PARTS = {
+    part.__name__: part
+    for part in (throughput, memory, live, growth, scaling, importing, starting, files)
+}
 
 
 def table(rows: list[Row]) -> str:

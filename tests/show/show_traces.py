@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 import hereish
 from hereish import sample
-from hereish.arrays import Floats
 from hereish.traces.piece import Ids, Piece, Promise
 from hereish.traces.rows import sanitize_rows
 
@@ -18,8 +18,8 @@ DAY_S = 86_400
 
 
 def piece(
-    at_s: Sequence[float] | Floats,
-    points: Sequence[Sequence[float]] | Floats,
+    at_s: ArrayLike,
+    points: ArrayLike,
     user: Sequence[object] | None = None,
     **kept: Sequence[object],
 ) -> Piece:

@@ -122,7 +122,7 @@ def test_reports_of_nobody_known_are_counted_or_refused() -> None:
     some = piece([NOON_S, NOON_S + 9], [[60.0, 25.0]] * 2)
     assert story(true, some)["strangers"] == 1
     none = piece([NOON_S + 9], [[60.0, 25.0]])
-    with pytest.raises(ParameterError, match="none of the 1 reports .* do not belong together"):
+    with pytest.raises(ParameterError, match=r"none of the 1 reports .* do not belong together"):
         page(true, none)
     other = piece([NOON_S], [[60.0, 25.0]], ["b"])
     with pytest.raises(ParameterError, match="do not belong together"):
@@ -133,7 +133,7 @@ def test_reports_of_nobody_known_are_counted_or_refused() -> None:
 
 
 def test_rows_with_a_fault_are_not_looked_at() -> None:
-    true = piece([NOON_S, 4e17], [[60.0, 25.0], [math.nan, math.nan]])
+    true = piece([NOON_S, 4e11], [[60.0, 25.0], [math.nan, math.nan]])
     marked = dataclasses.replace(true, fault=np.array([Fault.NONE, Fault.TIME], dtype=np.uint8))
     (view,) = story(marked, piece([NOON_S], [[60.0, 25.0]]))["views"]
     assert view["points"] == 1
@@ -261,7 +261,7 @@ def test_a_large_trace_is_thinned_for_drawing_only() -> None:
     assert 2000 < len(drawn["at"]) <= MOST_DRAWN
     assert drawn["at"] == sorted(drawn["at"])
     assert sum(place is not None for place in drawn["place"]) == len(few) == view["reports"]
-    assert (drawn["at"][0], view["points"]) == (round(NOON_S * 1000 + 3 * 3600_000), n)
+    assert (drawn["at"][0], view["points"]) == (round(NOON_S * 1000), n)
     assert drawn["at"][-1] - drawn["at"][0] == (n - 1) * 500
     gaps = np.diff(drawn["at"])
     assert gaps.max() < 20_000, "evenly"

@@ -118,7 +118,14 @@ def check_piece(piece: Piece) -> None:
     """All columns are of one length and of the types that were agreed."""
     rows = len(piece)
     assert rows > 0
-    columns: list[Any] = [piece.line, piece.at_us, piece.lat, piece.lon, piece.fault, *piece.kept.values()]
+    columns: list[Any] = [
+        piece.line,
+        piece.at_us,
+        piece.lat,
+        piece.lon,
+        piece.fault,
+        *piece.kept.values(),
+    ]
     assert all(column.shape == (rows,) for column in columns)
     assert piece.line.dtype == piece.at_us.dtype == np.int64
     assert piece.lat.dtype == piece.lon.dtype == np.float64

@@ -268,7 +268,6 @@ def test_columns_are_found_in_any_order_and_the_rest_stays_behind(tmp_path: Path
         ("time,lat,lon,note,note", {"keep": ("note",)}, "2 columns"),
         ("time,lat,lon", {"keep": ("lat",)}, "must differ"),  # it would be the true one
         ("time,lat,lon", {"lat": "lon"}, "must differ"),
-        ("time,lat,lon,kind", {"keep": ("kind",)}, "taken"),
     ],
 )
 def test_columns_that_cannot_be_told_are_an_error(

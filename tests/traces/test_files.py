@@ -7,9 +7,10 @@ import gzip
 import itertools
 import json
 import math
-import shutil
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -29,7 +30,7 @@ M = hereish.fixed_utility(PRIVACY, 3000, window=hereish.Day("UTC"))
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
 
 
-def table(path: Path, rows: list[tuple[object, ...]], header: str = "user,time,lat,lon") -> str:
+def table(path: Path, rows: Sequence[tuple[object, ...]], header: str = "user,time,lat,lon") -> str:
     with path.open("w", newline="") as file:
         out = csv.writer(file)
         out.writerow(header.split(","))
@@ -171,7 +172,7 @@ def test_bad_rows_stop_it_by_default_and_are_counted_when_dropped(tmp_path: Path
 
 
 def test_if_nothing_can_be_used_nothing_is_written(tmp_path: Path) -> None:
-    swapped = [(user, at, lon * 5, lat) for user, at, lat, lon in rows("ann", 3)]  # type: ignore[operator]  # numbers
+    swapped = [(user, at, float(str(lon)) * 5, lat) for user, at, lat, lon in rows("ann", 3)]
     source, out = table(tmp_path / "in.csv", swapped), tmp_path / "out.csv"
     with pytest.raises(PointError, match=r"line 2: .*swapped\?"):
         sanitize_files([source], out, M)
@@ -249,8 +250,9 @@ def test_files_or_folders_can_be_users(tmp_path: Path) -> None:
     assert "user" not in released(out)[0]
     assert together.users == 1
     assert math.fsum(float(row["cost"]) for row in released(out)) <= BUDGET
-    for way in ("file", "folder"):
-        apart = sanitize_files(inputs, out, M, users_from=way)  # type: ignore[arg-type]  # one of two
+    ways: tuple[Literal["file", "folder"], ...] = ("file", "folder")
+    for way in ways:
+        apart = sanitize_files(inputs, out, M, users_from=way)
         assert apart.users == 2
         assert set(spent(released(out))) == {"ann", "bob"}
         assert min(spent(released(out)).values()) > 0.8 * BUDGET
@@ -329,6 +331,8 @@ def test_names_of_columns_stay_as_they_are(tmp_path: Path) -> None:
     columns = Columns(user="phone", time="when", keep=("battery",))
     sanitize_files([source], out, M, columns=columns)
     assert list(released(out)[0]) == [*header, "battery"]
+    with pytest.raises(ParameterError, match="'kind' and 'cost' are of the output"):
+        sanitize_files([source], out, M, columns=Columns(keep=("cost",)))
 
 
 def test_the_displacement_is_that_of_the_released_points(tmp_path: Path) -> None:
@@ -356,4 +360,3 @@ def test_a_full_disk_or_a_broken_writer_leaves_nothing(
         sanitize_files([source], out, M)
     leftovers = {p.name for p in tmp_path.iterdir()} - {"in.csv", "out.csv-metadata.json"}
     assert not leftovers
-    shutil.rmtree(tmp_path)

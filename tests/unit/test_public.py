@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import shlex
 import subprocess
 import sys
 import types
@@ -80,19 +79,3 @@ def test_every_command_of_the_readme_is_one_of_the_makefile() -> None:
     for page in (root / "README.md", *root.glob("docs/*.md"), root / "CONTRIBUTING.md"):
         for command in re.findall(r"^ {4}make ([a-z-]+)", page.read_text("utf-8"), re.M):
             assert command in targets, f"{page.name}: make {command}"
-
-
-def test_every_hereish_command_of_the_pages_runs() -> None:
-    root = Path(__file__).parents[2]
-    commands = [
-        command
-        for page in (root / "README.md", *root.glob("docs/*.md"))
-        for command in re.findall(r"^ {4}(hereish .+)$", page.read_text("utf-8"), re.M)
-    ]
-    assert commands
-    for command in commands:
-        words = [sys.executable, "-c", "from hereish.cli import main; main()"]
-        done = subprocess.run(  # noqa: S603  # our own interpreter and our own pages
-            [*words, *shlex.split(command)[1:]], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{command}: {done.stderr}"

@@ -104,11 +104,8 @@ def _found(columns: Columns, names: Sequence[str]) -> tuple[parse.Fields, Layout
                 f"there is no column {name!r} to keep; found {', '.join(map(repr, names))}"
             )
     wanted = [*roles.values(), *columns.keep]
-    if {"kind", "cost"} & set(wanted) or len(set(wanted)) < len(wanted):
-        raise ParameterError(
-            f"the columns {', '.join(map(repr, wanted))} must differ, and 'kind' and 'cost' are "
-            "taken"
-        )
+    if len(set(wanted)) < len(wanted):
+        raise ParameterError(f"the columns {', '.join(map(repr, wanted))} must differ")
     for name in wanted:
         if names.count(name) > 1:
             raise ParameterError(f"which is it? {names.count(name)} columns are called {name!r}")

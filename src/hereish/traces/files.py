@@ -60,6 +60,9 @@ def sanitize_files(
     """
     sources = find([str(name) for name in inputs], form)
     target = str(to)
+    columns = columns or Columns()
+    if {"kind", "cost"} & set(columns.keep):
+        raise ParameterError("the columns 'kind' and 'cost' are of the output; keep others")
     place = Path(target).resolve()
     if any(source.path is not None and source.path.resolve() == place for source in sources):
         raise ParameterError(f"{target} is an input; name another file for the output")
@@ -71,7 +74,7 @@ def sanitize_files(
     with output(target, sources, to_form, promise) as out:
         work = Work(mechanism, draws, every_s, drop_bad, out, tally)
         total, before = sum(source.size for source in sources), 0
-        with closing(read_all(sources, columns or Columns(), jobs)) as events:
+        with closing(read_all(sources, columns, jobs)) as events:
             checker = Checker()
             for source, event in events:
                 if event is None:
