@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Dialog, Page, Route
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 WITHIN = ("data:", "blob:")  # these stay in the page
@@ -59,7 +59,8 @@ class Look:
 
     page: Page
     address: str
-    requests: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)  # also those that its policy stopped
+    sent: list[str] = field(default_factory=list)  # what would have left this computer
     said: list[str] = field(default_factory=list)  # on the console, and uncaught errors
 
     @property
@@ -82,15 +83,24 @@ class Look:
 def opened(browser: Browser, path: Path, **settings: Any) -> Iterator[Look]:
     """The page of a file, as somebody would open it from disk."""
     context = browser.new_context(**settings)
-    # Heard of all the same, but nothing leaves this computer.
-    context.route(lambda address: not address.startswith("file:"), lambda route: route.abort())
     look = Look(context.new_page(), path.as_uri())
+
+    def stop(route: Route) -> None:
+        look.sent.append(route.request.url)
+        route.abort()
+
+    def dismiss(dialog: Dialog) -> None:
+        look.said.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    context.route(lambda address: not address.startswith(("file:", *WITHIN)), stop)
     look.page.on("request", lambda request: look.requests.append(request.url))
     look.page.on("websocket", lambda socket: look.requests.append(socket.url))
     look.page.on("console", lambda message: look.said.append(f"{message.type}: {message.text}"))
     look.page.on("pageerror", lambda error: look.said.append(f"uncaught: {error}"))
-    look.page.on("dialog", lambda dialog: (look.said.append("dialog"), dialog.dismiss()))
+    look.page.on("dialog", dismiss)
     look.page.add_init_script(_LISTEN)
     look.page.goto(look.address)
+    look.page.wait_for_selector("#histogram .points", state="attached")  # it is drawn last
     yield look
     context.close()

@@ -18,10 +18,10 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from hereish.errors import ParameterError
+from hereish.traces.box import Box
 from hereish.traces.clock import Clock, iso
 from hereish.traces.markup import (
     ROWS,
-    Box,
     Gathered,
     Row,
     blocks,
@@ -47,6 +47,7 @@ from hereish.traces.sources import Source
 _POINT, _LINE, _LINES = "Point", "LineString", "MultiLineString"
 _GEOMETRIES = (_POINT, "MultiPoint", _LINE, _LINES, "Polygon", "MultiPolygon", "GeometryCollection")
 _WGS84 = re.compile(r"(urn:ogc:def:crs:)?(OGC:([\d.]*:)?CRS84|EPSG:([\d.]*:)?4326)", re.IGNORECASE)
+_LISTS = {"kind": "kinds", "cost": "costs"}  # what those of reports are called in a line
 # Names of properties are told in errors. One that looks like a place is not.
 _PLACE = re.compile(r"\d[.,]\d\d|\d{5}")
 
@@ -75,11 +76,11 @@ def _parsed(source: Source) -> Any:
     data = b"".join(block for block, _ in blocks(source))
     if not data.strip():
         raise Unreadable("it is empty")
-    if data.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise Unreadable("it begins with a byte order mark; save it as UTF-8 without one")
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise Unreadable("it is UTF-16; save it as UTF-8")
     # These errors hold the text of the file, so nothing is raised while they are handled.
     try:
-        return json.loads(data.decode(), parse_constant=_no_number)
+        return json.loads(data.removeprefix(codecs.BOM_UTF8).decode(), parse_constant=_no_number)
     except UnicodeDecodeError as error:
         problem = Unreadable("it is not UTF-8", data.count(b"\n", 0, error.start) + 1)
     except json.JSONDecodeError as error:
@@ -152,10 +153,10 @@ class _Reader:
         self._clock = Clock(columns.zone)
         self._keep = columns.keep
         layout = self._layout
-        taken = ("coordTimes", "kinds", "costs") if lines else ()
+        taken = ("coordTimes", *_LISTS.values()) if lines else ()
         check_keep(self._keep, (layout.user, layout.trace, layout.time, *taken))
         for name in self._keep:
-            if name not in every:
+            if name not in every and _LISTS.get(name) not in every:
                 found = ", ".join(map(repr, every))
                 raise ParameterError(f"there is no property {name!r} to keep; found {found}")
 
@@ -166,7 +167,9 @@ class _Reader:
     def rows(self, feature: _Feature) -> Iterator[Row]:
         user, trace = self._ids(feature)
         positions = self._positions(feature)
-        columns = [_spread(feature.properties.get(name), len(positions)) for name in self._keep]
+        known = feature.properties
+        values = [known.get(name, known.get(_LISTS.get(name, ""))) for name in self._keep]
+        columns = [_spread(value, len(positions)) for value in values]
         for i, (position, time) in enumerate(positions):
             at, lat, lon = self._read(position, time)
             kept = [column[i] for column in columns]
@@ -277,7 +280,7 @@ class _Points:
         self._between = "\n"
 
     def write(self, rows: Released) -> None:
-        self._box.add(rows)
+        self._box.add(rows.lat, rows.lon)
         nobody = [None] * len(rows)
         users = nobody if rows.user is None else rows.user.values()
         traces = nobody if rows.trace is None else rows.trace.values()
@@ -324,7 +327,7 @@ class _Lines(_Points):
         self._rows = Gathered()
 
     def write(self, rows: Released) -> None:
-        self._box.add(rows)
+        self._box.add(rows.lat, rows.lon)
         self._rows.add(rows)
 
     def finish(self) -> None:

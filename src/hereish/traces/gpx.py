@@ -16,8 +16,9 @@ from xml.parsers import expat
 
 import numpy as np
 
+from hereish.traces.box import Box
 from hereish.traces.clock import Clock, iso
-from hereish.traces.markup import ROWS, Box, Gathered, Row, blocks, check_keep, piece_of
+from hereish.traces.markup import ROWS, Gathered, Row, blocks, check_keep, piece_of
 from hereish.traces.piece import (
     KINDS,
     Columns,
@@ -184,6 +185,8 @@ class _Reader:
         if space == NAMESPACE and local == "kept":
             local = attributes.get("name", "")
         direct = len(self._path) == len(_POINT) + 1
+        if direct and local == "type":  # where the kind stands in the files written here
+            local = "kind"
         if local in self._keep or (direct and local == "time"):
             self._listen(point, local)
 
@@ -245,7 +248,7 @@ class _Writer:
         # The same meridian has two names, and the schema allows one of them.
         rows = replace(rows, lon=np.where(rows.lon == 180.0, -180.0, rows.lon))
         self._rows.add(rows)
-        self._box.add(rows)
+        self._box.add(rows.lat, rows.lon)
 
     def finish(self) -> None:
         self._put(_HEAD + _metadata(self._promise, _bounds(self._box)))

@@ -58,7 +58,7 @@ class Row(NamedTuple):
 
 def check_keep(keep: Sequence[str], taken: Sequence[str]) -> None:
     """Kept columns have names of their own, so that none stands for another in the output."""
-    clashes = {*taken, "kind", "cost"} & set(keep)
+    clashes = {*taken} & set(keep)
     if clashes or len(set(keep)) < len(keep):
         names = ", ".join(map(repr, sorted(clashes) or keep))
         raise ParameterError(f"columns to keep must differ from each other and others: {names}")
@@ -138,20 +138,6 @@ class Gathered:
         begins = np.searchsorted(group[order], np.arange(len(self._numbers) + 1))
         for (user, trace), number in self._numbers.items():
             yield user, trace, every.take(order[begins[number] : begins[number + 1]])
-
-
-class Box:
-    """The smallest box around the released points."""
-
-    def __init__(self) -> None:
-        self.sides: tuple[float, float, float, float] | None = None  # west, south, east, north
-
-    def add(self, rows: Released) -> None:
-        lon, lat = ([*self.sides[i::2]] if self.sides else [] for i in (0, 1))
-        if len(rows):
-            lon += [float(rows.lon.min()), float(rows.lon.max())]
-            lat += [float(rows.lat.min()), float(rows.lat.max())]
-            self.sides = (min(lon), min(lat), max(lon), max(lat))
 
 
 def _joined(parts: Sequence[Released]) -> Released:

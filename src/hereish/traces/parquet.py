@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hereish.arrays import Floats, Ints
 from hereish.errors import HereishError, ParameterError
 from hereish.traces import wkb
+from hereish.traces.box import Box
 from hereish.traces.clock import Clock
 from hereish.traces.piece import (
     KINDS,
@@ -209,7 +210,7 @@ class ParquetWriter:
         self._layout = layout
         self._promise = promise
         self._out: Any = None
-        self._box = wkb.Box()
+        self._box = Box()
 
     def write(self, rows: Released) -> None:
         columns = self._columns(rows)
@@ -222,7 +223,7 @@ class ParquetWriter:
             self._out = pq.ParquetWriter(self._file, schema, compression="zstd")
         arrays = [column for _, column in columns]
         self._out.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._out.schema))
-        self._box.grow(rows.lat, rows.lon)
+        self._box.add(rows.lat, rows.lon)
 
     def finish(self) -> None:
         if self._out is None:

@@ -12,27 +12,11 @@ import numpy as np
 
 from hereish.arrays import Floats
 from hereish.errors import ParameterError
+from hereish.traces.box import Box
 
 GEOMETRY = "geometry"
 _SRID, _Z, _M = 0x20000000, 0x80000000, 0x40000000  # flags of the extended form
 _POINT = np.dtype([("order", "u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<f8")])
-
-
-class Box:
-    """The smallest box around the points so far."""
-
-    def __init__(self) -> None:
-        self.bounds: tuple[float, float, float, float] | None = None  # west, south, east, north
-
-    def grow(self, lat: Floats, lon: Floats) -> None:
-        if len(lat):
-            west, south, east, north = self.bounds or (math.inf, math.inf, -math.inf, -math.inf)
-            self.bounds = (
-                min(west, float(lon.min())),
-                min(south, float(lat.min())),
-                max(east, float(lon.max())),
-                max(north, float(lat.max())),
-            )
 
 
 def geometry_column(metadata: Mapping[bytes, bytes], names: Sequence[str]) -> str | None:
@@ -107,6 +91,6 @@ def column(lat: Floats, lon: Floats) -> Any:
 def description(name: str, box: Box) -> dict[str, Any]:
     """The metadata of a GeoParquet file: coordinates are in the default, OGC:CRS84."""
     about: dict[str, Any] = {"encoding": "WKB", "geometry_types": ["Point"]}
-    if box.bounds is not None:
-        about["bbox"] = list(box.bounds)
+    if box.sides is not None:
+        about["bbox"] = list(box.sides)
     return {"version": "1.1.0", "primary_column": name, "columns": {name: about}}
