@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,6 +77,14 @@ class Look:
         """What its policy forbade."""
         found: list[str] = self.page.evaluate("window.violations")
         return found
+
+    def until(self, true: Callable[[], bool]) -> None:
+        """Wait for something that happens soon."""
+        for _ in range(200):
+            if true():
+                return
+            self.page.wait_for_timeout(50)
+        raise AssertionError("it did not happen within 10 s")
 
 
 @contextmanager

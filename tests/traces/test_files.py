@@ -7,10 +7,12 @@ import gzip
 import itertools
 import json
 import math
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -237,6 +239,73 @@ def test_users_and_traces_become_the_trees_of_geolife_and_tdrive(tmp_path: Path)
     assert len(load([str(tmp_path / "geolife")], Columns())) == 8
     sanitize_files([source], tmp_path / "tdrive", M, to_form="tdrive")
     assert len(list((tmp_path / "tdrive").glob("*.txt"))) == 2
+
+
+def test_files_that_tell_different_things_are_not_put_into_one_table(tmp_path: Path) -> None:
+    known = table(tmp_path / "known.csv", rows("ann", 3))
+    plain = table(tmp_path / "plain.csv", [row[1:] for row in rows("", 3)], "time,lat,lon")
+    traced = [("ann", "x", *row[1:]) for row in rows("ann", 3, NOON + timedelta(days=2))]
+    traces = table(tmp_path / "traces.csv", traced, "user,trace,time,lat,lon")
+    for form in ("csv", "parquet", "gpx", "geojson"):
+        out = tmp_path / f"out.{form}"
+        with pytest.raises(ParameterError, match=r"known\.csv tells users and .*plain\.csv none"):
+            sanitize_files([plain, known], out, M)
+        with pytest.raises(ParameterError, match=r"traces\.csv tells traces and .*known\.csv none"):
+            sanitize_files([known, traces], out, M)
+        assert not out.exists()
+    sanitize_files([known, traces, plain], tmp_path / "apart", M)
+    assert len(list((tmp_path / "apart").glob("*.csv"))) == 3
+
+
+def test_numbers_and_texts_are_not_put_into_one_column(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    text, number = table(tmp_path / "a.csv", rows("ann", 3)), tmp_path / "b.parquet"
+    piece = load([text], Columns())
+    columns = {"user": [7] * 3, "lat": piece.lat, "lon": piece.lon}
+    at = pa.array(piece.at_us, pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({**columns, "time": at}), number)
+    with pytest.raises(ParameterError, match="numbers in one input and texts in another"):
+        sanitize_files([number, text], tmp_path / "out.parquet", M)
+    sanitize_files([text, number], tmp_path / "out.parquet", M)
+    assert set(pq.read_table(tmp_path / "out.parquet")["user"].to_pylist()) == {"ann", "7"}
+
+
+def test_a_plt_file_holds_one_trace(tmp_path: Path) -> None:
+    both = table(tmp_path / "in.csv", rows("ann", 3) + rows("bob", 3))
+    with pytest.raises(ParameterError, match="holds one trace; name a folder"):
+        sanitize_files([both], tmp_path / "out.plt", M)
+    one = table(tmp_path / "one.csv", rows("ann", 3))
+    sanitize_files([one], tmp_path / "out.plt", M)
+    assert len(load([str(tmp_path / "out.plt")], Columns())) == 3
+
+
+def test_numbered_traces_of_two_files_stay_two_in_a_tree(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, hours in (("a", 0), ("b", 1)):
+        plain = table(tmp_path / f"{name}.csv", rows("ann", 3, NOON + timedelta(hours=hours)))
+        sanitize_files([plain], folder / f"{name}.gpx", M)
+    for gpx in folder.iterdir():  # as any other program writes it: without our ids
+        gpx.write_text(re.sub(r"<hereish:(user|trace)>.*?</hereish:\1>", "", gpx.read_text()))
+    sanitize_files([folder], tmp_path / "tree", M, to_form="geolife")
+    found = sorted(p.name for p in (tmp_path / "tree").rglob("*.plt"))
+    assert found == ["1-1.plt", "2-1.plt"]
+    sanitize_files([folder], tmp_path / "one.csv", M)
+    assert {row["trace"] for row in released(tmp_path / "one.csv")} == {"1-1", "2-1"}
+    sanitize_files([folder / "a.gpx"], tmp_path / "alone.csv", M)
+    assert {row["trace"] for row in released(tmp_path / "alone.csv")} == {"1"}
+
+
+@pytest.mark.parametrize("window", ["none", "day"])
+def test_tdrive_times_come_out_in_the_zone_they_went_in(tmp_path: Path, window: str) -> None:
+    source = tmp_path / "1.txt"
+    source.write_text("1,2008-02-02 15:36:08,116.51172,39.92123\n")
+    day = hereish.Day("Asia/Shanghai") if window == "day" else None
+    m = hereish.fixed_utility(PRIVACY, 3000, window=day)
+    out = tmp_path / "out.txt"
+    sanitize_files([source], out, m, columns=Columns(zone=ZoneInfo("Asia/Shanghai")))
+    assert out.read_text().startswith("1,2008-02-02 15:36:08,")
 
 
 def test_files_or_folders_can_be_users(tmp_path: Path) -> None:

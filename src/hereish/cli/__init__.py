@@ -32,8 +32,10 @@ Examples:
 
 \b
 Exit codes: 0 done, 1 the data or the disk did not allow it, 2 asked wrongly, 70 a defect of
-hereish, 130 interrupted. Completion: eval "$(_HEREISH_COMPLETE=bash_source hereish)" in bash; zsh
-and fish likewise.
+hereish, 130 interrupted, 143 told to end.
+
+\b
+Completion: eval "$(_HEREISH_COMPLETE=bash_source hereish)" in bash; zsh and fish likewise.
 """
 
 

@@ -30,14 +30,22 @@ Examples:
   cat fixes.csv | hereish sanitize - -o - --user phone --accuracy 3km > public.csv
 
 \b
-Exit codes: 0 done, 1 the data or the disk did not allow it, 2 asked wrongly, 130 interrupted.
+Exit codes: 0 done, 1 the data or the disk did not allow it, 2 asked wrongly, 70 a defect of
+hereish, 130 interrupted, 143 told to end. Unless it is 0, nothing was released.
 """
 
 
 @click.command(cls=options.Command, epilog=EXAMPLE, short_help="traces in, sanitised traces out")
-@click.argument("inputs", nargs=-1, required=True, metavar="IN...")
+@click.argument("inputs", nargs=-1, required=True, metavar="IN...", type=click.Path())
 @options.option(
-    "Where to", "-o", "--output", "out", required=True, metavar="OUT", help="File, folder or -."
+    "Where to",
+    "-o",
+    "--output",
+    "out",
+    required=True,
+    metavar="OUT",
+    type=click.Path(),
+    help="File, folder or -.",
 )
 @options.option(
     "Where to", "--to", type=click.Choice(FORMATS), help="Of OUT, where its name does not tell."

@@ -69,7 +69,7 @@ def sanitize_files(
     if to_form is None and format_of(target) is None and Path(target).suffix:
         to_form = form  # a name that tells nothing, such as out.dat
     draws: Draws = SECURE if seed is None else SeededDraws(seed)
-    promise = _promise(mechanism, draws)
+    promise = _promise(mechanism, draws, columns)
     tally = Tally(files=len(sources), guarantee=promise.guarantee, private=promise.private)
     with output(target, sources, to_form, promise) as out:
         work = Work(mechanism, draws, every_s, drop_bad, out, tally)
@@ -111,8 +111,9 @@ def load(
     return _joined(parts)
 
 
-def _promise(mechanism: PredictiveMechanism, draws: Draws) -> Promise:
+def _promise(mechanism: PredictiveMechanism, draws: Draws, columns: Columns) -> Promise:
     window = mechanism.window
+    zone = None if columns.zone is None else columns.zone.key
     known = {NoReset: "none", Day: "day", EachTrace: "trace"}
     private = draws.private and mechanism.private
     return Promise(
@@ -120,7 +121,7 @@ def _promise(mechanism: PredictiveMechanism, draws: Draws) -> Promise:
         private=private,
         eps_per_m=mechanism.privacy.eps_per_m,
         window=known.get(type(window), window.covers()),
-        time_zone=getattr(window, "time_zone", None),
+        time_zone=getattr(window, "time_zone", zone),
     )
 
 

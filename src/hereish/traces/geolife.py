@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from hereish.arrays import Ints
 from hereish.errors import ParameterError
 from hereish.traces import parse
 from hereish.traces.clock import iso
@@ -77,6 +78,11 @@ def file_name(user: object | None, trace: object | None) -> str:
     return f"Data/{folder}/Trajectory/{'trace' if trace is None else parse.file_part(trace)}.plt"
 
 
+def _firsts(ids: Ids) -> Ints:
+    """A row of each id that is used."""
+    return np.unique(ids.codes, return_index=True)[1]
+
+
 def writer(file: BinaryIO, layout: Layout, promise: Promise) -> Writing:
     """One file as published; it has no place for ids, kinds and costs.
 
@@ -88,6 +94,7 @@ def writer(file: BinaryIO, layout: Layout, promise: Promise) -> Writing:
 class _Writer:
     def __init__(self, file: BinaryIO, promise: Promise) -> None:
         self._file = file
+        self._whose: set[tuple[object, object]] = set()
         header = (
             "Geolife trajectory",
             "WGS 84",
@@ -99,6 +106,7 @@ class _Writer:
         self._put(header)
 
     def write(self, rows: Released) -> None:
+        self._check_alone(rows)
         days = np.round(_DAYS_BEFORE_1970 + rows.at_us / _DAY_US, 10)
         columns = (rows.lat.tolist(), rows.lon.tolist(), days.tolist(), iso(rows.at_us))
         self._put(
@@ -108,6 +116,13 @@ class _Writer:
 
     def finish(self) -> None:
         self._file.flush()
+
+    def _check_alone(self, rows: Released) -> None:
+        users = [None] if rows.user is None else rows.user.take(_firsts(rows.user)).values()
+        traces = [None] if rows.trace is None else rows.trace.take(_firsts(rows.trace)).values()
+        self._whose |= {(user, trace) for user in users for trace in traces}
+        if len(self._whose) > 1:
+            raise ParameterError("a .plt file holds one trace; name a folder for several")
 
     def _put(self, lines: Iterator[str] | tuple[str, ...]) -> None:
         self._file.writelines(f"{line}\r\n".encode() for line in lines)

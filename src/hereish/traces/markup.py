@@ -8,6 +8,7 @@ import json
 import math
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from hereish.arrays import Ints
 from hereish.errors import ParameterError
-from hereish.traces.piece import Fault, Ids, Layout, Piece, Released, Unreadable
+from hereish.traces.piece import Fault, Ids, Layout, Piece, Released, Unreadable, joined
 from hereish.traces.sources import Source
 
 # Rows of a piece, and a few more: each is a Python object until the piece is whole.
@@ -126,13 +127,13 @@ class Gathered:
         numbers = self._numbers
         codes = [numbers.setdefault(key, len(numbers)) for key in zip(users, traces, strict=True)]
         self._groups.append(np.array(codes, dtype=np.int64))
-        self._parts.append(rows)
+        self._parts.append(replace(rows, kept={n: _objects(c) for n, c in rows.kept.items()}))
 
     def groups(self) -> Iterator[tuple[Any, Any, Released]]:
         """Each user and trace (None where there is none) as they first came, in order of time."""
         if not self._numbers:
             return
-        every = _joined(self._parts)
+        every = joined(self._parts)
         group = np.concatenate(self._groups)
         order = np.lexsort((every.at_us, group))
         begins = np.searchsorted(group[order], np.arange(len(self._numbers) + 1))
@@ -140,23 +141,10 @@ class Gathered:
             yield user, trace, every.take(order[begins[number] : begins[number + 1]])
 
 
-def _joined(parts: Sequence[Released]) -> Released:
-    names = list(dict.fromkeys(name for part in parts for name in part.kept))
-    kept = {name: np.empty(sum(map(len, parts)), dtype=object) for name in names}
-    for name, column in kept.items():
-        column[:] = [
-            value
-            for part in parts
-            for value in (plain(part.kept[name]) if name in part.kept else [None] * len(part))
-        ]
-    return Released(
-        at_us=np.concatenate([part.at_us for part in parts]),
-        lat=np.concatenate([part.lat for part in parts]),
-        lon=np.concatenate([part.lon for part in parts]),
-        kind=np.concatenate([part.kind for part in parts]),
-        cost=np.concatenate([part.cost for part in parts]),
-        kept=kept,
-    )
+def _objects(column: NDArray[Any]) -> NDArray[Any]:
+    values = np.empty(len(column), dtype=object)
+    values[:] = plain(column)
+    return values
 
 
 def plain(column: NDArray[Any]) -> list[Any]:

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Protocol, Self, cast
 import numpy as np
 
 from hereish.errors import ParameterError
-from hereish.traces.piece import Ids, Layout, Promise, Released, Writer
+from hereish.traces.piece import Ids, Layout, Promise, Released, Writer, joined
 from hereish.traces.sources import ENDINGS, METADATA, STANDARD, Source, format_of, module
 
 _TREES = ("geolife", "tdrive")  # formats with a file for each user or trace
@@ -104,6 +104,8 @@ class _File:
         self._part.replace(self._path)
 
     def abandon(self) -> None:
+        if hasattr(self.writer, "abandon"):
+            self.writer.abandon()
         self._file.close()
         if self._path is not None:
             self._part.unlink(missing_ok=True)
@@ -157,13 +159,28 @@ class OneFile(_Leaving):
     def __init__(self, path: Path | None, form: str, promise: Promise) -> None:
         self._path, self._form, self._promise = path, form, promise
         self._file: _File | None = None
+        self._first: tuple[Source, bool, bool] | None = None
         if path is not None and not path.parent.is_dir():
             raise ParameterError(f"there is no folder {path.parent} to write {path.name} into")
 
     def write(self, source: Source, layout: Layout, rows: Released) -> None:
+        self._check_ids(source, rows)
         if self._file is None:
             self._file = _File(self._path, self._form, layout, self._promise)
         self._file.writer.write(rows)
+
+    def _check_ids(self, source: Source, rows: Released) -> None:
+        """A table has a column or it has not: files that differ in it are not put into one."""
+        here = (rows.user is not None, rows.trace is not None)
+        if self._first is None:
+            self._first = (source, *here)
+        for told, first, what in zip(here, self._first[1:], ("users", "traces"), strict=True):
+            if told != first:
+                some, none = (source, self._first[0]) if told else (self._first[0], source)
+                raise ParameterError(
+                    f"{some.name} tells {what} and {none.name} none; sanitise them apart, or into "
+                    "a folder"
+                )
 
     def source_ended(self, source: Source) -> None:
         pass
@@ -174,7 +191,9 @@ class OneFile(_Leaving):
         if self._path is not None and self._form in _WITHOUT_METADATA:
             described = _described(self._path.name, self._promise)
             beside = self._path.with_name(self._path.name + METADATA)
-            beside.write_text(described, encoding="utf-8")
+            part = beside.with_name(f".{beside.name}.part")
+            part.write_text(described, encoding="utf-8")
+            part.replace(beside)
         self._file.commit()
 
     def abandon(self) -> None:
@@ -185,9 +204,8 @@ class OneFile(_Leaving):
 class Folder(_Leaving):
     """A file for each file that was read, or for GeoLife and T-Drive for each trace or user."""
 
-    apart = True
-
     def __init__(self, path: Path, form: str, promise: Promise) -> None:
+        self.apart = form not in _TREES  # there a file is made of ids, whatever file they came from
         self._path, self._form, self._promise = path, form, promise
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise ParameterError(f"{path} is there already; name a new or an empty folder")
@@ -240,8 +258,8 @@ class Folder(_Leaving):
             self.source_ended(source)
         for name, parts in self._trees.items():
             file = self._begun(Path(name), Layout())
-            for rows in parts:
-                file.writer.write(rows)
+            rows = joined(parts)
+            file.writer.write(rows.take(np.argsort(rows.at_us, kind="stable")))
             file.commit()
         if self._form in _WITHOUT_METADATA:
             described = _described(None, self._promise)

@@ -235,6 +235,11 @@ class ParquetWriter:
             self._out.add_key_value_metadata({"geo": described})
         self._out.close()
 
+    def abandon(self) -> None:
+        """Let go of the file: Arrow would write the end of it whenever it is tidied away."""
+        if self._out is not None:
+            self._out.close()
+
     def _columns(self, rows: Released) -> list[tuple[str, Any]]:
         layout, types = self._layout, self._layout.types
         columns: list[tuple[str, Any]] = []
@@ -262,11 +267,19 @@ writer = ParquetWriter
 
 
 def _id_column(ids: Ids, kind: Any) -> Any:
-    if kind is None:  # whole numbers stay numbers if all of them are
-        numbers = all(isinstance(name, int) for name in ids.names)
-        kind = pa.int64() if numbers and ids.names else pa.string()
-    names = ids.names if pa.types.is_integer(kind) else _texts(ids.names)
-    return pa.array(names, kind).take(pa.array(ids.codes))
+    """Ids as the first file had them; texts where that had no types."""
+    kind = kind or pa.string()
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    used, codes = np.unique(ids.codes, return_inverse=True)
+    names = [ids.names[code] for code in used.tolist()]
+    if pa.types.is_integer(kind) and any(isinstance(name, str) for name in names):
+        raise ParameterError(
+            "ids are numbers in one input and texts in another; sanitise them apart, or into a "
+            "folder"
+        )
+    texts = names if pa.types.is_integer(kind) else _texts(names)
+    return pa.array(texts, kind).take(pa.array(codes))
 
 
 def _kept_column(values: NDArray[Any], kind: Any) -> Any:

@@ -225,6 +225,26 @@ class Released:
         )
 
 
+def joined(parts: Sequence[Released]) -> Released:
+    """Rows after each other, by their columns alone: ids are not joined, as files number theirs."""
+    names = list(dict.fromkeys(name for part in parts for name in part.kept))
+    kept = {name: np.empty(sum(map(len, parts)), dtype=object) for name in names}
+    for name, column in kept.items():
+        column[:] = [
+            value
+            for part in parts
+            for value in (part.kept[name].tolist() if name in part.kept else [None] * len(part))
+        ]
+    return Released(
+        at_us=np.concatenate([part.at_us for part in parts]),
+        lat=np.concatenate([part.lat for part in parts]),
+        lon=np.concatenate([part.lon for part in parts]),
+        kind=np.concatenate([part.kind for part in parts]),
+        cost=np.concatenate([part.cost for part in parts]),
+        kept=kept,
+    )
+
+
 @dataclass(frozen=True)
 class Promise:
     """What was promised for the rows of an output; all of it is public settings."""
