@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 
-.PHONY: demo test bench bench-write lint clean help
+.PHONY: demo test bench bench-write lint browser clean help
 
 help:
 	@echo "make demo    sanitise the embedded sample, print a table, draw a picture"
@@ -17,7 +17,7 @@ demo: .venv/.plot
 	@echo "== sanitising a synthetic day of a few people, with and without prediction"
 	@$(BIN)/python -m hereish.demo
 
-test: lint
+test: lint browser
 	@echo "== tests, and the examples of README and docs"
 	@$(BIN)/pytest
 
@@ -27,6 +27,16 @@ lint: .venv/.dev
 	@$(BIN)/ruff format --check .
 	@echo "== mypy --strict"
 	@$(BIN)/mypy
+
+# The page of `hereish show` is tested in a real browser: Debian's, installed where that is allowed.
+browser:
+	@if [ -n "$$HEREISH_CHROMIUM" ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null; \
+	then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "== installing chromium"; \
+		{ apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null 2>&1 \
+		|| echo "== chromium could not be installed: the tests in a browser will be skipped"; \
+	else echo "== there is no chromium: the tests in a browser will be skipped"; fi
 
 bench bench-write: .venv/.dev
 	@echo "== benchmarks: ratios measured in one process on one core"

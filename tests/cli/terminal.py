@@ -44,7 +44,7 @@ class Terminal:
                 code = 0
             except SystemExit as leaving:
                 code = int(leaving.code or 0)
-        out, err = (streams[n].buffer.getvalue().decode() for n in ("stdout", "stderr"))  # type: ignore[attr-defined]  # BytesIO
+        out, err = (streams[n].buffer.getvalue().decode() for n in ("stdout", "stderr"))
         return Done(code, out, err)
 
 

@@ -14,6 +14,8 @@ from browser import find_chromium
 
 from hereish.cli.show import write_for_owner
 
+REPORTED = ("public.csv", "public.parquet", "public.geojson", "public.gpx")
+
 
 def run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     # A umask that would let everybody read what is written.
@@ -33,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     there = tmp_path_factory.mktemp("show")
     assert run("sample", "-o", "true.csv", "--users", 2, folder=there).returncode == 0
     settings = ("--accuracy", "3km", "--time-zone", "Europe/Helsinki", "--quiet")
-    for name in ("public.parquet", "public.gpx"):
+    for name in REPORTED:
         done = run("sanitize", "true.csv", "-o", name, *settings, folder=there)
         assert done.returncode == 0, done.stderr
     return there
@@ -45,7 +47,7 @@ def story(path: Path) -> Any:
     return json.loads(found.group(1))
 
 
-@pytest.mark.parametrize("reported", ["public.parquet", "public.gpx"])
+@pytest.mark.parametrize("reported", REPORTED)
 def test_a_page_for_the_owner_only(folder: Path, tmp_path: Path, reported: str) -> None:
     page = tmp_path / "page.html"
     page.write_text("an older page")
@@ -62,17 +64,23 @@ def test_a_page_for_the_owner_only(folder: Path, tmp_path: Path, reported: str) 
     true_rows = len((folder / "true.csv").read_text().splitlines()) - 1
     assert sum(view["points"] for view in told["views"]) == true_rows
     assert told["strangers"] == 0
-
-
-def test_kinds_and_costs_are_shown_where_the_file_tells_them(folder: Path, tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    done = run("show", "true.csv", "public.parquet", "-o", page, "--quiet", folder=folder)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    for view in story(page)["views"]:
+    for view in told["views"]:
         hard, _, _, unknown = view["kinds"]
         assert hard > 0
         assert unknown == 0
+        assert view["budget"]["shares"] == (told["promise"] is not None)
         assert 0 < view["budget"]["most_spent"] <= 1
+
+
+def test_a_file_without_kinds_and_costs_will_do_and_quiet_is_quiet(
+    folder: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    done = run("show", "true.csv", "true.csv", "-o", page, "--quiet", folder=folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    for view in story(page)["views"]:
+        assert view["mean_m"] == 0
+        assert view["budget"] is None
 
 
 @pytest.mark.parametrize(
@@ -123,3 +131,20 @@ def test_the_browser_is_found_where_it_is_named(
     monkeypatch.setenv("HEREISH_CHROMIUM", str(tmp_path / "none"))
     with pytest.raises(FileNotFoundError, match="names no program"):
         find_chromium()
+
+
+def test_users_that_are_files_are_found_again(tmp_path: Path) -> None:
+    people = tmp_path / "people"
+    people.mkdir()
+    for name, seed in (("ann", 1), ("bob", 2)):
+        assert run("sample", "-o", people / f"{name}.gpx", "--seed", seed, folder=people)
+    setting = ("--user", "@file", "--accuracy", "3km")
+    for out in ("all.csv", "apart"):
+        done = run("sanitize", people, "-o", tmp_path / out, *setting, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        page = tmp_path / "page.html"
+        done = run("show", people, out, "-o", page, "--user", "@file", folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        told = story(page)
+        assert told["strangers"] == 0
+        assert {told["users"][view["user"]] for view in told["views"]} == {"ann", "bob"}

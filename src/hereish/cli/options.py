@@ -12,6 +12,7 @@ from hereish import Privacy, SkipBySpeed, fixed_rate, fixed_utility, independent
 from hereish.cli import units
 from hereish.errors import ParameterError
 from hereish.mechanism import OnExhausted, PredictiveMechanism
+from hereish.traces.files import UsersFrom
 from hereish.traces.sources import FORMATS
 from hereish.windows import Day, Window
 
@@ -99,6 +100,13 @@ columns = together(
         "given.",
     ),
 )
+
+
+def users(name: str | None) -> tuple[str | None, UsersFrom | None]:
+    """What --user says: a column, or where else users come from."""
+    if name == "@file":
+        return None, "file"
+    return (None, "folder") if name == "@folder" else (name, None)
 
 
 def zone(name: str | None) -> ZoneInfo | None:

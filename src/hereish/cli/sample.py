@@ -38,7 +38,14 @@ class _Person(NamedTuple):
 
 @click.command(cls=options.Command, epilog=EXAMPLE, short_help="a made-up day to try things on")
 @options.option(
-    "Where to", "-o", "--output", "out", required=True, metavar="OUT", help="Its name says how."
+    "Where to",
+    "-o",
+    "--output",
+    "out",
+    required=True,
+    metavar="OUT",
+    type=click.Path(),
+    help="Its name says how.",
 )
 @options.option(
     "What is in it",

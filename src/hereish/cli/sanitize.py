@@ -7,7 +7,7 @@ import os
 import signal
 from pathlib import Path
 from types import FrameType
-from typing import Literal, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -142,9 +142,7 @@ def command(
         on_exhausted=on_exhausted,
     )
     every_s = None if every is None else units.duration_s(every)
-    users_from: Literal["file", "folder"] | None = None
-    if user in ("@file", "@folder"):
-        users_from, user = ("file" if user == "@file" else "folder"), None
+    user, users_from = options.users(user)
     replaced = out != STANDARD and Path(out).is_file()
     signal.signal(signal.SIGTERM, _stop)
     with Progress("sanitising", quiet) as progress:

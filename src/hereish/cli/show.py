@@ -12,7 +12,7 @@ import click
 from hereish.cli import options
 from hereish.errors import ParameterError
 from hereish.pictures.page import page
-from hereish.traces.files import load, promise_of
+from hereish.traces.files import UsersFrom, load, promise_of
 from hereish.traces.piece import Columns, Piece
 from hereish.traces.sources import STANDARD, format_of
 
@@ -28,10 +28,17 @@ Examples:
     epilog=EXAMPLE,
     short_help="true and reported traces on a page for their owner",
 )
-@click.argument("true", metavar="TRUE")
-@click.argument("reported", metavar="REPORTED")
+@click.argument("true", metavar="TRUE", type=click.Path())
+@click.argument("reported", metavar="REPORTED", type=click.Path())
 @options.option(
-    "Where to", "-o", "--output", "out", required=True, metavar="PAGE", help="Such as page.html."
+    "Where to",
+    "-o",
+    "--output",
+    "out",
+    required=True,
+    metavar="PAGE",
+    type=click.Path(),
+    help="Such as page.html.",
 )
 @options.columns
 @options.option("What is read", "--drop-bad", is_flag=True, help="Leave out what cannot be used.")
@@ -62,10 +69,13 @@ def command(
     reported_form = None if Path(reported).is_dir() or format_of(reported) else form
     promise = promise_of(reported, reported_form)
     zone = time_zone or (promise.time_zone if promise is not None else None)
+    user, users_from = options.users(user)
     columns = Columns(user, trace, time, lat, lon, zone=options.zone(zone))
+    # What went into one file has its users there; what stayed apart has them in the names again.
+    apart = users_from if Path(reported).is_dir() else None
     text = page(
-        load([true], columns, form, drop_bad),
-        _reported(reported, columns, reported_form),
+        load([true], columns, form, drop_bad, users_from),
+        _reported(reported, columns, reported_form, apart),
         promise,
         zone,
     )
@@ -85,13 +95,14 @@ def _page(out: str, *inputs: str) -> Path:
     return path
 
 
-def _reported(name: str, columns: Columns, form: str | None) -> Piece:
+def _reported(name: str, columns: Columns, form: str | None, users_from: UsersFrom | None) -> Piece:
     """With kinds and costs if the file tells them."""
     try:
-        return load([name], replace(columns, keep=("kind", "cost")), form)
+        told = replace(columns, keep=("kind", "cost"))
+        return load([name], told, form, users_from=users_from)
     except ParameterError:
         pass
-    return load([name], columns, form)
+    return load([name], columns, form, users_from=users_from)
 
 
 def write_for_owner(path: Path, text: str) -> None:

@@ -12,7 +12,7 @@ function placeText(i) {
   const kind = KINDS.map((name, k) => (kinds[i][k] ? `${count(kinds[i][k])} ${name}` : ""));
   const head = counts[i] === 1 ? "Served one time" : `Served ${count(counts[i])} times`;
   return (
-    `<b>${head}</b><br>${lines(told, view.day === null ? 3 : 4)}` +
+    `<b>${head}</b><br>${lines(told, (narrow() ? 3 : 4) - (view.day === null ? 1 : 0))}` +
     (more > 0 ? `<br>… and ${count(more)} more` : "") +
     `<br>${kind.filter(Boolean).join(", ")}`
   );

@@ -6,6 +6,7 @@ window has one budget across all of them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -23,13 +24,14 @@ from hereish.traces.output import output
 from hereish.traces.piece import Columns, Ids, Piece, Promise, Unreadable
 from hereish.traces.reading import read_all
 from hereish.traces.rows import EachTrace
-from hereish.traces.sources import Source, find, format_of, module
+from hereish.traces.sources import METADATA, Source, find, format_of, module
 from hereish.traces.tally import Tally
 from hereish.traces.work import Work
 from hereish.windows import Day, NoReset
 
 # Called with the bytes that have been read, all the bytes there are, and the points so far.
 Progress = Callable[[int, int, int], None]
+UsersFrom = Literal["file", "folder"]
 
 
 def sanitize_files(
@@ -38,7 +40,7 @@ def sanitize_files(
     mechanism: PredictiveMechanism,
     *,
     columns: Columns | None = None,
-    users_from: Literal["file", "folder"] | None = None,
+    users_from: UsersFrom | None = None,
     every_s: float | None = None,
     drop_bad: bool = False,
     seed: int | None = None,
@@ -92,7 +94,11 @@ def sanitize_files(
 
 
 def load(
-    names: Sequence[str], columns: Columns, form: str | None = None, drop_bad: bool = False
+    names: Sequence[str],
+    columns: Columns,
+    form: str | None = None,
+    drop_bad: bool = False,
+    users_from: UsersFrom | None = None,
 ) -> Piece:
     """All rows of some files as one piece, checked as `sanitize_files` does."""
     tally = Tally()
@@ -104,8 +110,8 @@ def load(
         elif isinstance(event, Unreadable):
             unreadable(source, event, drop_bad, tally)
         else:
-            fault = checker.faults(event)
-            parts.append(usable(source, event, fault, drop_bad, tally))
+            piece = _with_users(event, source, users_from)
+            parts.append(usable(source, piece, checker.faults(piece), drop_bad, tally))
     if not sum(map(len, parts)):
         raise PointError(f"{', '.join(names)}: there are no points in it that can be used")
     return _joined(parts)
@@ -125,7 +131,7 @@ def _promise(mechanism: PredictiveMechanism, draws: Draws, columns: Columns) -> 
     )
 
 
-def _with_users(piece: Piece, source: Source, users_from: str | None) -> Piece:
+def _with_users(piece: Piece, source: Source, users_from: UsersFrom | None) -> Piece:
     if users_from is None or source.path is None:
         return piece
     path = source.path
@@ -162,4 +168,11 @@ def promise_of(name: str, form: str | None = None) -> Promise | None:
     """What was promised for a file that `sanitize_files` wrote; None if it does not say."""
     source = find([name], form)[0]
     read_promise = getattr(module(source.format), "promise_of", None)
-    return None if read_promise is None else read_promise(source)
+    if read_promise is not None:
+        told: Promise | None = read_promise(source)
+        return told
+    beside = Path(name, f"csv{METADATA}") if Path(name).is_dir() else Path(name + METADATA)
+    try:
+        return Promise(**json.loads(beside.read_text(encoding="utf-8"))["hereish"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None

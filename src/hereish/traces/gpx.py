@@ -6,7 +6,6 @@ here tell users and traces in elements of a namespace of their own, which are re
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -19,6 +18,7 @@ import numpy as np
 from hereish.traces.box import Box
 from hereish.traces.clock import Clock, iso
 from hereish.traces.markup import ROWS, Gathered, Row, blocks, check_keep, piece_of
+from hereish.traces.parse import number
 from hereish.traces.piece import (
     KINDS,
     Columns,
@@ -219,14 +219,7 @@ class _Reader:
 
 
 def _number(text: str | None) -> float | None:
-    """A decimal number; Python's own spellings, such as 1_0, are none."""
-    if text is None or "_" in text or not text.isascii():
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+    return None if text is None else number(text)
 
 
 def writer(file: BinaryIO, layout: Layout, promise: Promise) -> Writer:
