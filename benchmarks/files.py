@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -72,14 +72,22 @@ def files() -> list[Row]:
 _SETTING = ["--accuracy", "3km", "--window", "trace", "--drop-bad", "--quiet"]
 
 
+# A program's peak counts what its parent held when it was started, so a small parent starts it.
+LAUNCH = """
+import os, sys
+silent = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
+pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[silent])
+_, status, used = os.wait4(pid, 0)
+print(used.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+sys.exit(status != 0)
+"""
+
+
 def _run(words: list[str]) -> int:
     """Run a program, and say how much memory it took at most, in bytes."""
-    silent = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
-    pid = os.posix_spawn(words[0], words, os.environ, file_actions=[silent])
-    _, status, used = os.wait4(pid, 0)
-    if status != 0:
-        raise RuntimeError(f"{words[0]} failed")
-    return used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    launch = [sys.executable, "-S", "-E", "-c", LAUNCH, *words]
+    done = subprocess.run(launch, check=True, capture_output=True)  # noqa: S603  # our own
+    return int(done.stdout)
 
 
 def _made_up(folder: Path) -> Path:
