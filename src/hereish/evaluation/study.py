@@ -1,0 +1,194 @@
+"""The grid of the study: every p and configuration, cell by cell, so that none is computed twice.
+
+A cell is one p of one data set. What is finished is kept in the output folder and found again by
+everything that decides it: the data, the settings, the seed. Each cell draws from a seed of its
+own, so the table is the same in whatever order, and by however many threads, cells are computed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+import hereish
+from hereish.errors import ParameterError
+from hereish.evaluation.configurations import Configuration, Setting, configurations
+from hereish.evaluation.data import Trajectories, cut_at_silence, of_somebody_on_foot
+from hereish.evaluation.outcome import Numbers, Sums
+from hereish.evaluation.sampling import Queries, sample
+
+Sampling = Literal["authors", "gaps"]
+PS = tuple(i / 10 for i in range(11))
+QUICK_TRACES = 500
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is asked, of any data set."""
+
+    setting: Setting = field(default_factory=Setting)
+    ps: tuple[float, ...] = PS
+    samples: int = 10
+    seed: int = 1
+    most_traces: int | None = None  # of each data set, drawn by the seed; None for all
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ParameterError(f"samples must be at least 1, found {self.samples}")
+
+    def rng(self, *where: object) -> np.random.Generator:
+        """Randomness of a place in the study: the same wherever and whenever it is asked for."""
+        digest = hashlib.sha256(repr((self.seed, where)).encode()).digest()
+        return np.random.default_rng(list(digest))
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One p of a data set, and where its query traces come from."""
+
+    dataset: str
+    identity: str  # of the data: names, sizes and times of its files
+    sampling: str
+    p: float | None
+    queries: Callable[[np.random.Generator], Queries]
+
+    def key(self, study: Study) -> str:
+        asked = asdict(study.setting), study.samples, study.seed, study.most_traces
+        told = (hereish.__version__, self.dataset, self.identity, self.sampling, self.p, asked)
+        return hashlib.sha256(repr(told).encode()).hexdigest()[:24]
+
+
+def cells(
+    study: Study, data: Trajectories, identity: str, samplings: Sequence[Sampling]
+) -> Iterator[Cell]:
+    """The cells of a data set of trajectories."""
+    for sampling in samplings:
+        cut = cut_at_silence(data) if sampling == "gaps" else data
+        kept, slow = of_somebody_on_foot(cut)
+        if study.most_traces is not None and len(kept) > study.most_traces:
+            rng = study.rng("traces", data.name, sampling)
+            chosen = np.zeros(len(kept), dtype=np.bool_)
+            chosen[rng.choice(len(kept), study.most_traces, replace=False)] = True
+            slow = slow[np.repeat(chosen, np.diff(kept.offsets))]
+            kept = kept.take(chosen)
+        if not len(kept):
+            raise ParameterError(
+                f"{data.name} has no trajectory of 20 points and 20 minutes with some on foot"
+            )
+        for p in study.ps:
+            yield Cell(data.name, identity, sampling, p, _Sampler(kept, slow, p))
+
+
+@dataclass(frozen=True, eq=False)
+class _Sampler:
+    given: Trajectories
+    slow: np.typing.NDArray[np.bool_]
+    p: float
+
+    def __call__(self, rng: np.random.Generator) -> Queries:
+        return sample(self.given, self.slow, self.p, rng)
+
+
+def given_cell(dataset: str, identity: str, p: float | None, queries: Queries) -> Cell:
+    """The cell of query traces that have been sampled already."""
+    return Cell(dataset, identity, "given", p, lambda rng: queries)
+
+
+def run(
+    study: Study,
+    todo: Sequence[Cell],
+    folder: Path,
+    *,
+    jobs: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Row]:
+    """The rows of all cells, in their order; those in the folder are not computed again."""
+    kept = folder / "cells"
+    kept.mkdir(parents=True, exist_ok=True)
+    done: dict[int, list[Row]] = {}
+    with ThreadPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(_cell, study, cell, kept): i for i, cell in enumerate(todo)}
+        try:
+            for future in as_completed(waiting):
+                done[waiting[future]] = future.result()
+                if progress is not None:
+                    progress(len(done), len(todo))
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    return [row for i in range(len(todo)) for row in done[i]]
+
+
+def _cell(study: Study, cell: Cell, kept: Path) -> list[Row]:
+    path = kept / f"{cell.key(study)}.json"
+    if path.exists():
+        rows: list[Row] = json.loads(path.read_text(encoding="utf-8"))
+        return rows
+    rows = compute(study, cell)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(rows), encoding="utf-8")
+    part.replace(path)
+    return rows
+
+
+def compute(study: Study, cell: Cell) -> list[Row]:
+    """The rows of one cell: a row for each configuration, over all its samples."""
+    asked = configurations(study.setting)
+    sums: list[Sums] = []
+    for number in range(study.samples):
+        where = (cell.dataset, cell.sampling, cell.p, number)
+        queries = cell.queries(study.rng("sample", *where))
+        sums = sums or [Sums.none(queries.users) for _ in asked]
+        for configuration, total in zip(asked, sums, strict=True):
+            seed = int(study.rng("noise", *where, configuration.name).integers(2**62))
+            total.add(queries, configuration.run(queries, seed), study.setting.privacy.eps_per_m)
+    return [
+        _row(study, cell, configuration, total)
+        for configuration, total in zip(asked, sums, strict=True)
+    ]
+
+
+def _row(study: Study, cell: Cell, configuration: Configuration, sums: Sums) -> Row:
+    row: Row = {
+        "dataset": cell.dataset,
+        "p": cell.p,
+        "mechanism": configuration.mechanism,
+        "manager": configuration.manager,
+        "skip": configuration.skip,
+        "sampling": cell.sampling,
+        "private": configuration.private,
+        "as_published": study.setting.as_published,
+        "samples": study.samples,
+        "users": int(np.count_nonzero(sums.traces)),
+        "traces": int(sums.traces.sum()),
+        "reports": int(sums.reports.sum()),
+    }
+    if not row["traces"]:  # at this p nobody asks often enough
+        names = [f"{name}{end}" for name in Numbers._fields for end in ("", "_lo", "_hi")]
+        return row | dict.fromkeys(names)
+    rng = study.rng("bootstrap", cell.dataset, cell.sampling, cell.p, configuration.name)
+    low, high = sums.interval(rng)
+    for name, value, lo, hi in zip(Numbers._fields, sums.numbers(), low, high, strict=True):
+        row |= {name: value, f"{name}_lo": lo, f"{name}_hi": hi}
+    if not sums.cost.any():  # nothing private was done, so there is no budget to speak of
+        row |= {
+            f"{name}{end}": None for name in ("rate", "test_share") for end in ("", "_lo", "_hi")
+        }
+    return row
+
+
+def write(rows: Sequence[Row], path: Path) -> None:
+    """The table, whole or not at all."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    part = path.with_name(f".{path.name}.part")
+    pq.write_table(pa.Table.from_pylist(list(rows)), part)
+    part.replace(path)
