@@ -20,7 +20,11 @@ GROUPS = {
         "show": "true and reported traces on a page for their owner",
         "sample": "a made-up day to try things on",
     },
-    "Settings": {"plan": "what a setting means, before it is used"},
+    "Settings": {
+        "plan": "what a setting means, before it is used",
+        "tune": "settings that fit people like those in your data",
+    },
+    "Research": {"evaluate": "the paper's case study on your data"},
 }
 COMMANDS = {name: words for group in GROUPS.values() for name, words in group.items()}
 EXAMPLES = """\b

@@ -13,16 +13,20 @@ _SOON_S = 0.5  # what takes no longer needs no bar
 
 
 class Progress:
-    """Shows bytes read with rate and time left. It is called with bytes, all bytes, and points."""
+    """Shows rate and time left. It is called with what is done, what there is, and points if any.
 
-    def __init__(self, what: str, quiet: bool) -> None:
+    What is counted is bytes, or the `unit` that is given.
+    """
+
+    def __init__(self, what: str, quiet: bool, unit: str = "B") -> None:
         self._what = what
         self._quiet = quiet
+        self._unit = unit
         self._terminal = sys.stderr.isatty()
         self._begun = self._shown = time.monotonic()
         self._bar: Any = None
 
-    def __call__(self, done: int, total: int, points: int) -> None:
+    def __call__(self, done: int, total: int, points: int | None = None) -> None:
         now = time.monotonic()
         if self._quiet or now - self._begun < _SOON_S:
             return
@@ -31,12 +35,14 @@ class Progress:
         elif now - self._shown >= _LINE_EVERY_S:
             self._shown = now
             spent = now - self._begun
-            share = f"{done / total:.0%}, " if total else ""
-            left = f", {_clock(spent * (total - done) / done)} left" if 0 < done <= total else ""
-            rate = f"{points / spent:,.0f} points/s"
-            sys.stderr.write(f"{self._what}: {share}{points:,} points, {rate}{left}\n")
+            parts = [f"{done / total:.0%}"] if total else []
+            count, what = (done, self._unit) if points is None else (points, "points")
+            parts += [f"{count:,} {what}", f"{count / spent:,.1f} {what}/s"]
+            if 0 < done <= total:
+                parts.append(f"{_clock(spent * (total - done) / done)} left")
+            sys.stderr.write(f"{self._what}: {', '.join(parts)}\n")
 
-    def _draw(self, done: int, total: int, points: int) -> None:
+    def _draw(self, done: int, total: int, points: int | None) -> None:
         if self._bar is None:
             from tqdm import tqdm
 
@@ -44,14 +50,15 @@ class Progress:
             self._bar = tqdm(
                 total=total or None,
                 desc=self._what,
-                unit="B",
-                unit_scale=True,
+                unit=self._unit if self._unit == "B" else f" {self._unit}",
+                unit_scale=self._unit == "B",
                 leave=False,
                 ncols=size.columns,
                 nrows=size.lines,
             )
             self._bar.start_t -= _SOON_S
-        self._bar.set_postfix_str(f"{points:,} points", refresh=False)
+        if points is not None:
+            self._bar.set_postfix_str(f"{points:,} points", refresh=False)
         self._bar.update(done - self._bar.n)
 
     def __enter__(self) -> Self:

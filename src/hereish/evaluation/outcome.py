@@ -16,9 +16,9 @@ import numpy as np
 from hereish.arrays import Bools, Floats, Ints
 from hereish.evaluation.sampling import Queries
 
-# Errors are counted in bins half a per cent wide, which a bootstrap can add up.
-EDGES_M = np.geomspace(1.0, 2.1e7, 3401)
-RESAMPLES = 400
+# Errors are counted in bins one per cent wide, which a bootstrap can add up.
+EDGES_M = np.geomspace(1.0, 2.1e7, 1701)
+RESAMPLES = 300
 
 
 class Outcome(NamedTuple):

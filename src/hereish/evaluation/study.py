@@ -7,6 +7,7 @@ own, so the table is the same in whatever order, and by however many threads, ce
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -128,9 +129,9 @@ def run(
 
 def _cell(study: Study, cell: Cell, kept: Path) -> list[Row]:
     path = kept / f"{cell.key(study)}.json"
-    if path.exists():
-        rows: list[Row] = json.loads(path.read_text(encoding="utf-8"))
-        return rows
+    with contextlib.suppress(OSError, ValueError):  # not there, or damaged
+        finished: list[Row] = json.loads(path.read_text(encoding="utf-8"))
+        return finished
     rows = compute(study, cell)
     part = path.with_suffix(".part")
     part.write_text(json.dumps(rows), encoding="utf-8")

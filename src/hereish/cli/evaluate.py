@@ -1,0 +1,282 @@
+"""`hereish evaluate`: the paper's case study on anybody's data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hereish.cli import options, units
+from hereish.cli.progress import Progress
+from hereish.cli.words import far
+from hereish.errors import ParameterError
+from hereish.evaluation import cabs, data, given, study
+from hereish.evaluation.configurations import Setting
+from hereish.privacy import Privacy
+from hereish.traces.piece import Columns
+from hereish.traces.sources import find
+
+EXAMPLE = """\b
+Examples:
+  hereish evaluate -o city --quick
+  hereish evaluate geolife.parquet -o study --jobs 2
+  hereish evaluate --sampled sampled-p0.2.csv --as-published -o authors
+"""
+_WHAT, _HOW = "What is evaluated", "How it runs"
+_SHOWN = (0.0, 0.2, 0.5, 1.0)  # of p, in the terminal
+
+
+@click.command(cls=options.Command, epilog=EXAMPLE, short_help="the paper's case study")
+@click.argument("names", nargs=-1, metavar="[DATA]...", type=click.Path())
+@options.option(
+    "Where to",
+    "-o",
+    "--output",
+    "out",
+    required=True,
+    metavar="FOLDER",
+    type=click.Path(file_okay=False),
+    help="For results.parquet and the figures; what is finished there is not done again.",
+)
+@options.option(
+    _WHAT,
+    "--sampled",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(),
+    help="Query traces that are sampled already: trace_id, t, lat, lon. More than once.",
+)
+@options.option(
+    _WHAT,
+    "--sampling",
+    type=click.Choice(["authors", "gaps", "both"]),
+    default="both",
+    show_default=True,
+    help="What a silent logger means: somebody who is still (authors), or the end of a trace.",
+)
+@options.option(
+    _WHAT, "--as-published", is_flag=True, help="By the rules of the authors' program, not by ours."
+)
+@options.option(_WHAT, "--quick", is_flag=True, help="One sample of 500 traces.")
+@options.option(
+    _WHAT,
+    "--samples",
+    type=click.IntRange(1),
+    help="Of each trace, or runs of each that is given. 10 if not given.",
+)
+@options.promise
+@options.option(
+    "How it is spent",
+    "--accuracy",
+    default="3km",
+    show_default=True,
+    help="Of the fixed utility.",
+)
+@options.option(
+    "How it is spent",
+    "--reports",
+    type=click.IntRange(2),
+    default=30,
+    show_default=True,
+    help="Of the fixed rate.",
+)
+@options.option(
+    "How it is spent",
+    "--skip-speed",
+    default="30km/h",
+    show_default=True,
+    help="Where tests are skipped.",
+)
+@options.columns
+@options.option(
+    _HOW, "--seed", type=int, default=1, show_default=True, help="The same table again."
+)
+@options.option(_HOW, "--jobs", type=click.IntRange(1), help="Threads. All cores if not.")
+@options.option(_HOW, "--quiet", is_flag=True, help="Say nothing unless it fails.")
+@options.option(_HOW, "--json", "as_json", is_flag=True, help="The results for programs.")
+def command(
+    names: tuple[str, ...],
+    out: str,
+    sampled: tuple[str, ...],
+    sampling: str,
+    as_published: bool,
+    quick: bool,
+    samples: int | None,
+    level: str,
+    radius: str,
+    accuracy: str,
+    reports: int,
+    skip_speed: str,
+    user: str | None,
+    trace: str | None,
+    time: str | None,
+    lat: str | None,
+    lon: str | None,
+    form: str | None,
+    time_zone: str | None,
+    seed: int,
+    jobs: int | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Run the case study: query traces of p = 0, 0.1, …, 1 from trajectories, both budget managers
+    with and without skipping, against independent noise; tables, intervals and figures.
+
+    Each DATA is a data set: a file, a folder, or a glob. Without any it is the made-up city.
+    """
+    asked = study.Study(
+        setting=Setting(
+            privacy=Privacy(units.level(level), units.length_m(radius)),
+            accuracy_m=units.length_m(accuracy),
+            reports=reports,
+            skip_kmh=units.speed_kmh(skip_speed),
+            as_published=as_published,
+        ),
+        samples=1 if quick else samples or 10,
+        seed=seed,
+        most_traces=study.QUICK_TRACES if quick else None,
+    )
+    if user is not None and user.startswith("@"):
+        raise ParameterError("--user names a column here; trajectories are told by --trace")
+    columns = Columns(user, trace, time, lat, lon, zone=options.zone(time_zone))
+    threads = jobs or os.cpu_count() or 1
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    watch = _Watch()
+    todo = [*_given(sampled)]
+    sets = []
+    if names or not sampled:
+        modes: tuple[study.Sampling, ...] = ("authors", "gaps")
+        if sampling != "both":
+            modes = ("authors",) if sampling == "authors" else ("gaps",)
+        for found, identity in _trajectories(names, columns, form, threads, quiet):
+            watch.lap("reading")
+            sets.append(found)
+            todo += study.cells(asked, found, identity, modes)
+            watch.lap("choosing trajectories")
+    with Progress("evaluating", quiet, "cells") as progress:
+        rows = study.run(asked, todo, folder, jobs=threads, progress=progress)
+    watch.lap("sampling and sanitising")
+    study.write(rows, folder / "results.parquet")
+    drawn = _figures(rows, sets, asked, folder)
+    watch.lap("figures")
+    if as_json:
+        click.echo(json.dumps({"rows": rows, "seconds": watch.laps}))
+    elif not quiet:
+        click.echo(summary(rows))
+        click.echo(f"\n{folder / 'results.parquet'} and {drawn} figures. {watch}")
+
+
+def _given(names: tuple[str, ...]) -> Iterator[study.Cell]:
+    for name in names:
+        queries, p = given.read(name)
+        dataset = Path(name).name.split(".csv")[0].split(".parquet")[0]
+        yield study.given_cell(dataset, _identity([Path(name)]), p, queries)
+
+
+def _trajectories(
+    names: tuple[str, ...], columns: Columns, form: str | None, jobs: int, quiet: bool
+) -> Iterator[tuple[data.Trajectories, str]]:
+    if not names:
+        yield data.synthetic(), "made up"
+    for name in names:
+        published = cabs.files(name) if form is None else []
+        if published:
+            yield cabs.load(published), _identity(published)
+            continue
+        paths = [source.path for source in find([name], form) if source.path is not None]
+        with Progress("reading", quiet) as progress:
+            found = data.load([name], columns, form, jobs=jobs, progress=progress)
+        yield found, _identity(paths) + repr(columns)
+
+
+def _identity(paths: list[Path]) -> str:
+    """Names, sizes and times of files: enough to notice that data have changed."""
+    told = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+    return hashlib.sha256(repr(told).encode()).hexdigest()
+
+
+def _figures(
+    rows: list[study.Row], sets: list[data.Trajectories], asked: study.Study, folder: Path
+) -> int:
+    try:
+        from hereish.evaluation import figures
+    except ImportError:
+        click.echo("hereish: note: figures need more: pip install 'hereish[plot]'", err=True)
+        return 0
+    drawn = len(figures.draw(rows, folder))
+    if sets:
+        kept, slow = data.of_somebody_on_foot(sets[0])
+        path = folder / "true-trace.png"
+        drawn += figures.draw_trace(kept, slow, path, asked.seed, asked.setting)
+    return drawn
+
+
+class _Watch:
+    """Which stage takes how long."""
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+        self.laps: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name] = self.laps.get(name, 0.0) + now - self._since
+        self._since = now
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self.laps.items())
+
+
+def summary(rows: list[study.Row]) -> str:
+    """The main numbers in a table for each data set and sampling."""
+    groups = list(dict.fromkeys((row["dataset"], row["sampling"]) for row in rows))
+    parts = []
+    for dataset, sampling in groups:
+        own = [row for row in rows if (row["dataset"], row["sampling"]) == (dataset, sampling)]
+        told = {row["p"] for row in own}
+        ps: list[float | None] = [p for p in _SHOWN if p in told] or sorted(
+            told, key=lambda p: p or 0.0
+        )
+        traces = max(row["traces"] for row in own)
+        parts.append(f"{dataset}, sampling: {sampling}, up to {traces:,} query traces\n")
+        parts[-1] += _table(own, ps)
+    return "\n\n".join(parts)
+
+
+def _table(rows: list[study.Row], ps: list[float | None]) -> str:
+    names = list(dict.fromkeys((r["mechanism"], r["manager"], r["skip"]) for r in rows))
+    head = ["", *(f"p = {'?' if p is None else f'{p:g}'}" for p in ps)]
+    lines = [head]
+    kinds: tuple[tuple[str, Callable[[Any], str]], ...] = (
+        ("rate", lambda value: f"{value:.2%}"),
+        ("error_mean_m", far),
+        ("error_p90_m", far),
+    )
+    words = {"rate": "rate", "error_mean_m": "average error", "error_p90_m": "90 % within"}
+    for mechanism, manager, skip in names:
+        own = {
+            row["p"]: row
+            for row in rows
+            if (row["mechanism"], row["manager"], row["skip"]) == (mechanism, manager, skip)
+        }
+        private = "" if next(iter(own.values()))["private"] else " (not private)"
+        label = f"{mechanism}, {manager.replace('_', ' ')}{', skip' if skip else ''}{private}"
+        lines.append([label, *("" for _ in ps)])
+        for field, say in kinds:
+            values = [own[p][field] for p in ps]
+            if any(value is not None for value in values):
+                told = ["-" if value is None else say(value) for value in values]
+                lines.append([f"  {words[field]}", *told])
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    return "\n".join(
+        line[0].ljust(widths[0])
+        + "".join(f"  {cell:>{w}}" for cell, w in zip(line[1:], widths[1:], strict=True))
+        for line in lines
+    )
