@@ -5,11 +5,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 
-.PHONY: demo test bench bench-write lint browser clean help
+.PHONY: demo test reproduce bench bench-write lint browser clean help
 
 help:
 	@echo "make demo    sanitise the embedded sample, print a table, draw a picture"
 	@echo "make test    lint, type-check, run all tests and the examples of the docs"
+	@echo "make reproduce DATA=…  the paper's case study on a data set, or on a made-up city without one"
 	@echo "make bench   measure, and print ratios"
 	@echo "make clean   remove .venv and what the others made"
 
@@ -28,6 +29,10 @@ lint: .venv/.dev
 	@echo "== mypy --strict"
 	@$(BIN)/mypy
 
+# DATA is what `hereish evaluate` reads; ARGS are more of its options, such as --quick.
+reproduce: .venv/.all
+	@$(BIN)/hereish evaluate $(DATA) -o reproduction $(ARGS)
+
 # The page of `hereish show` is tested in a real browser: Debian's, installed where that is allowed.
 browser:
 	@if [ -n "$$HEREISH_CHROMIUM" ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null; \
@@ -43,7 +48,7 @@ bench bench-write: .venv/.dev
 	@$(BIN)/python benchmarks/bench.py $(if $(filter bench-write,$@),--write)
 
 clean:
-	rm -rf .venv demo-trace.png .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv demo-trace.png reproduction .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/pyvenv.cfg:
 	@echo "== creating .venv"
@@ -64,4 +69,4 @@ endif
 	@touch $@
 
 # Never rebuilt only because the environment's own files changed.
-.PRECIOUS: .venv/.plot .venv/.dev
+.PRECIOUS: .venv/.plot .venv/.dev .venv/.all

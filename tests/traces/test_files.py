@@ -178,8 +178,11 @@ def test_if_nothing_can_be_used_nothing_is_written(tmp_path: Path) -> None:
     source, out = table(tmp_path / "in.csv", swapped), tmp_path / "out.csv"
     with pytest.raises(PointError, match=r"line 2: .*swapped\?"):
         sanitize_files([source], out, M)
-    with pytest.raises(ParameterError, match="none of the points can be used"):
-        sanitize_files([source], out, M, drop_bad=True)
+    empty = tmp_path / "empty.gpx"
+    empty.write_text("")
+    for name in (source, str(empty)):
+        with pytest.raises(PointError, match="no points that can be used"):
+            sanitize_files([name], out, M, drop_bad=True)
     assert not out.exists()
 
 

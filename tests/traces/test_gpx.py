@@ -136,10 +136,11 @@ def test_times_without_a_zone_are_of_the_zone_that_is_given(tmp_path: Path) -> N
 
 
 def test_only_what_is_kept_is_kept(tmp_path: Path) -> None:
-    piece = read(source(tmp_path, "a.gpx", GPX), Columns(keep=("ele", "hr", "sat")))
+    piece = read(source(tmp_path, "a.gpx", GPX), Columns(keep=("ele", "hr")))
     assert piece.kept["ele"].tolist() == ["411.5", None, None]
     assert piece.kept["hr"].tolist() == ["61", None, None]
-    assert piece.kept["sat"].tolist() == [None, None, None]
+    with pytest.raises(ParameterError, match="no 'sat' to keep"):
+        read(source(tmp_path, "a.gpx", GPX), Columns(keep=("ele", "sat")))
 
 
 def test_names_that_are_taken_cannot_be_kept(tmp_path: Path) -> None:
@@ -233,7 +234,7 @@ def test_users_and_traces_are_read_from_our_own_files(tmp_path: Path) -> None:
     assert piece.trace is not None
     assert piece.user.values()[:2] == ["ann", " bob"]
     assert piece.trace.values() == ["t1", "t1", 3]
-    assert not piece.layout.numbered
+    assert piece.layout.numbered  # the third has a number, and the others have ids
     assert faults(piece) == [Fault.NONE, Fault.NONE, Fault.USER]
 
 

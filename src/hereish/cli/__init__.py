@@ -60,7 +60,7 @@ def main() -> None:
         wrong.show()
         raise SystemExit(wrong.exit_code) from None
     except click.Abort:
-        _fail("interrupted; nothing was released", INTERRUPTED)
+        _fail("interrupted", INTERRUPTED)
     except ParameterError as wrong:
         _fail(str(wrong), MISUSED)
     except HereishError as wrong:

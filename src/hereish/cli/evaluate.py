@@ -18,6 +18,7 @@ from hereish.cli.words import far
 from hereish.errors import ParameterError
 from hereish.evaluation import cabs, data, given, study
 from hereish.evaluation.configurations import Setting
+from hereish.evaluation.payoff import Payoff, payoff
 from hereish.privacy import Privacy
 from hereish.traces.piece import Columns
 from hereish.traces.sources import find
@@ -169,7 +170,7 @@ def command(
     if as_json:
         click.echo(json.dumps({"rows": rows, "seconds": watch.laps}))
     elif not quiet:
-        click.echo(summary(rows))
+        click.echo(summary(rows, asked.setting))
         click.echo(f"\n{folder / 'results.parquet'} and {drawn} figures. {watch}")
 
 
@@ -234,7 +235,7 @@ class _Watch:
         return ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self.laps.items())
 
 
-def summary(rows: list[study.Row]) -> str:
+def summary(rows: list[study.Row], setting: Setting) -> str:
     """The main numbers in a table for each data set and sampling."""
     groups = list(dict.fromkeys((row["dataset"], row["sampling"]) for row in rows))
     parts = []
@@ -246,8 +247,18 @@ def summary(rows: list[study.Row]) -> str:
         )
         traces = max(row["traces"] for row in own)
         parts.append(f"{dataset}, sampling: {sampling}, up to {traces:,} query traces\n")
-        parts[-1] += _table(own, ps)
+        parts[-1] += _table(own, ps) + "\n" + _pays(payoff(own, setting))
     return "\n\n".join(parts)
+
+
+def _pays(found: Payoff) -> str:
+    even = f"its prediction rate falls below the break-even of {found.break_even:.1%}"
+    if found.rate_crosses is None:
+        return "Fixed utility without skipping does not stop to pay at any p that was tried."
+    at = "at none" if found.prediction_crosses is None else f"at p = {found.prediction_crosses:.2f}"
+    return (
+        f"Fixed utility without skipping stops to pay at p = {found.rate_crosses:.2f}; {even} {at}."
+    )
 
 
 def _table(rows: list[study.Row], ps: list[float | None]) -> str:

@@ -31,7 +31,8 @@ Examples:
 
 \b
 Exit codes: 0 done, 1 the data or the disk did not allow it, 2 asked wrongly, 70 a defect of
-hereish, 130 interrupted, 143 told to end. Unless it is 0, nothing was released.
+hereish, 130 interrupted, 143 told to end. Unless it is 0, nothing was released, except what was
+read from standard output before it was closed.
 """
 
 
@@ -94,7 +95,10 @@ hereish, 130 interrupted, 143 told to end. Unless it is 0, nothing was released.
 )
 @options.option("How it runs", "--seed", type=int, help="Repeatable, and therefore NOT PRIVATE.")
 @options.option(
-    "How it runs", "--jobs", type=click.IntRange(1), help="Processes that read. All cores if not."
+    "How it runs",
+    "--jobs",
+    type=click.IntRange(1),
+    help="Files read at a time. One a core if not.",
 )
 @options.option("How it runs", "--quiet", is_flag=True, help="Say nothing unless it fails.")
 @options.option("How it runs", "--json", "as_json", is_flag=True, help="The summary for programs.")
@@ -160,13 +164,20 @@ def command(
             to_form=to,
             progress=progress,
         )
-    to_stderr = out == STANDARD
     if as_json:
-        click.echo(json.dumps({"output": out} | tally.as_dict(), indent=2), err=to_stderr)
+        _say(json.dumps({"output": out} | tally.as_dict(), indent=2), out)
     elif not quiet:
-        click.echo(summary(tally, out, every, replaced), err=to_stderr)
+        _say(summary(tally, out, every, replaced), out)
     if not tally.private:
         click.echo("hereish: NOT PRIVATE: whoever has the seed can undo the noise", err=True)
+
+
+def _say(words: str, out: str) -> None:
+    """Print the summary. The output is there by now, so this must not look as if it failed."""
+    try:
+        click.echo(words, err=out == STANDARD)
+    except OSError:
+        click.echo(f"hereish: note: {out} is complete; its summary could not be printed", err=True)
 
 
 def _window(name: str, time_zone: str | None) -> Window:

@@ -75,7 +75,7 @@ def command(
     apart = users_from if Path(reported).is_dir() else None
     text = page(
         load([true], columns, form, drop_bad, users_from),
-        _reported(reported, columns, reported_form, apart),
+        _reported(reported, columns, reported_form, apart, drop_bad),
         promise,
         zone,
     )
@@ -95,14 +95,20 @@ def _page(out: str, *inputs: str) -> Path:
     return path
 
 
-def _reported(name: str, columns: Columns, form: str | None, users_from: UsersFrom | None) -> Piece:
+def _reported(
+    name: str,
+    columns: Columns,
+    form: str | None,
+    users_from: UsersFrom | None,
+    drop_bad: bool,
+) -> Piece:
     """With kinds and costs if the file tells them."""
     try:
         told = replace(columns, keep=("kind", "cost"))
-        return load([name], told, form, users_from=users_from)
+        return load([name], told, form, drop_bad, users_from, in_order=False)
     except ParameterError:
         pass
-    return load([name], columns, form, users_from=users_from)
+    return load([name], columns, form, drop_bad, users_from, in_order=False)
 
 
 def write_for_owner(path: Path, text: str) -> None:

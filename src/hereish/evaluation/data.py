@@ -15,6 +15,7 @@ from hereish.spaces import Sphere
 from hereish.traces.clean import Checker, unreadable, usable
 from hereish.traces.piece import Columns, Ids, Piece, Unreadable
 from hereish.traces.reading import read_all
+from hereish.traces.rows import same_name
 from hereish.traces.sources import find
 from hereish.traces.tally import Tally
 
@@ -101,7 +102,7 @@ class _Gathered:
 
     def __init__(self) -> None:
         self._users: dict[str, int] = {}
-        self._traces: dict[tuple[int, str], int] = {}
+        self._traces: dict[tuple[int, tuple[str, object]], int] = {}
         self._whose: list[int] = []
         self._columns: list[tuple[Ints, Floats, Floats, Floats]] = []
 
@@ -110,17 +111,20 @@ class _Gathered:
             return
         nothing = np.zeros(len(piece), dtype=np.int64)
         users, traces = piece.user or Ids(nothing, [""]), piece.trace or Ids(nothing, [""])
-        here = file if piece.layout.numbered else ""
+        numbered = piece.layout.numbered
         pair = users.codes * len(traces.names) + traces.codes
         begins = np.flatnonzero(np.diff(pair, prepend=pair[:1] - 1))
         numbers = [
-            self._number(str(users.names[u]), f"{here}\0{traces.names[t]}")
+            self._number(
+                same_name(users.names[u]),
+                (file if numbered and isinstance(traces.names[t], int) else "", traces.names[t]),
+            )
             for u, t in (divmod(one, len(traces.names)) for one in pair[begins].tolist())
         ]
         trace = np.repeat(numbers, np.diff(begins, append=len(pair)))
         self._columns.append((trace, piece.at_us / 1e6, piece.lat, piece.lon))
 
-    def _number(self, user: str, trace: str) -> int:
+    def _number(self, user: str, trace: tuple[str, object]) -> int:
         who = self._users.setdefault(user, len(self._users))
         number = self._traces.setdefault((who, trace), len(self._traces))
         if number == len(self._whose):

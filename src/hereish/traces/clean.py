@@ -55,13 +55,14 @@ class Checker:
     def __init__(self) -> None:
         self._last_us: dict[tuple[object, object], int] = {}
 
-    def faults(self, piece: Piece) -> _Faults:
-        """The fault of each row: the reader's, or one of place or time."""
+    def faults(self, piece: Piece, in_order: bool = True) -> _Faults:
+        """The fault of each row: the reader's, or one of place, of time or, if asked, of order."""
         fault = piece.fault.copy()
         _places(piece, fault)
         early, late = piece.at_us < _FIRST_US, piece.at_us > _LAST_US
         fault[(early | late) & (fault == Fault.NONE)] = Fault.YEAR
-        self._order(piece, fault)
+        if in_order:
+            self._order(piece, fault)
         return fault
 
     def _order(self, piece: Piece, fault: _Faults) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -15,6 +16,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 # Numbers are Unix times; whoever counts milliseconds has larger ones than seconds can be.
 _SECONDS_BELOW, _MILLIS_BELOW = 1e11, 1e14
+_COMPACT = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])", re.ASCII)
 
 
 class Clock:
@@ -30,6 +32,8 @@ class Clock:
 
     def read(self, value: Any) -> int | Fault:
         """A time as text or a number, or what is wrong with it."""
+        if isinstance(value, str) and _COMPACT.fullmatch(value.strip()):
+            return self._text(value)  # a date, although it could be a number
         try:
             number = float(value)
         except (TypeError, ValueError):

@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 from hereish.errors import ParameterError
 from hereish.traces import parse
 from hereish.traces.clock import iso
-from hereish.traces.piece import KINDS, Columns, Layout, Piece, Promise, Released, Unreadable
+from hereish.traces.piece import (
+    KINDS,
+    Columns,
+    Layout,
+    Piece,
+    Promise,
+    Released,
+    Unreadable,
+    listed,
+)
 from hereish.traces.piece import Writer as Writing
 from hereish.traces.sources import Source
 
@@ -100,9 +109,7 @@ def _found(columns: Columns, names: Sequence[str]) -> tuple[parse.Fields, Layout
     roles: dict[str, Any] = {role: name for role, name in found.items() if name is not None}
     for name in columns.keep:
         if name not in names:
-            raise ParameterError(
-                f"there is no column {name!r} to keep; found {', '.join(map(repr, names))}"
-            )
+            raise ParameterError(f"there is no column {name!r} to keep; found {listed(names)}")
     wanted = [*roles.values(), *columns.keep]
     if len(set(wanted)) < len(wanted):
         raise ParameterError(f"the columns {', '.join(map(repr, wanted))} must differ")

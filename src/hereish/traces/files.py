@@ -21,7 +21,7 @@ from hereish.randomness import SECURE, Draws, SeededDraws
 from hereish.session import NOT_PRIVATE
 from hereish.traces.clean import Checker, unreadable, usable
 from hereish.traces.output import output
-from hereish.traces.piece import Columns, Ids, Piece, Promise, Unreadable
+from hereish.traces.piece import NOBODY, Columns, Ids, Piece, Promise, Unreadable
 from hereish.traces.reading import read_all
 from hereish.traces.rows import EachTrace
 from hereish.traces.sources import METADATA, Source, find, format_of, module
@@ -63,6 +63,8 @@ def sanitize_files(
     sources = find([str(name) for name in inputs], form)
     target = str(to)
     columns = columns or Columns()
+    if users_from is not None:
+        columns = replace(columns, user=NOBODY)
     if {"kind", "cost"} & set(columns.keep):
         raise ParameterError("the columns 'kind' and 'cost' are of the output; keep others")
     place = Path(target).resolve()
@@ -99,9 +101,14 @@ def load(
     form: str | None = None,
     drop_bad: bool = False,
     users_from: UsersFrom | None = None,
+    in_order: bool = True,
 ) -> Piece:
-    """All rows of some files as one piece, checked as `sanitize_files` does."""
+    """All rows of some files as one piece, checked as `sanitize_files` does.
+
+    `in_order=False` takes times as they come, such as those of an output made of several files.
+    """
     tally = Tally()
+    columns = replace(columns, user=NOBODY) if users_from else columns
     parts = []
     checker = Checker()
     for source, event in read_all(find(names, form), columns):
@@ -111,7 +118,8 @@ def load(
             unreadable(source, event, drop_bad, tally)
         else:
             piece = _with_users(event, source, users_from)
-            parts.append(usable(source, piece, checker.faults(piece), drop_bad, tally))
+            fault = checker.faults(piece, in_order)
+            parts.append(usable(source, piece, fault, drop_bad, tally))
     if not sum(map(len, parts)):
         raise PointError(f"{', '.join(names)}: there are no points in it that can be used")
     return _joined(parts)
@@ -169,10 +177,14 @@ def promise_of(name: str, form: str | None = None) -> Promise | None:
     source = find([name], form)[0]
     read_promise = getattr(module(source.format), "promise_of", None)
     if read_promise is not None:
-        told: Promise | None = read_promise(source)
+        try:
+            told: Promise | None = read_promise(source)
+        except Unreadable:  # whoever reads the file itself will say so
+            return None
         return told
     beside = Path(name, f"csv{METADATA}") if Path(name).is_dir() else Path(name + METADATA)
     try:
-        return Promise(**json.loads(beside.read_text(encoding="utf-8"))["hereish"])
-    except (OSError, ValueError, TypeError, KeyError):
+        about = json.loads(beside.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return None
+    return Promise.read(about.get("hereish") if isinstance(about, dict) else None)

@@ -12,7 +12,7 @@ from hereish.batch import Sanitized
 from hereish.errors import ParameterError, PointError
 from hereish.mechanism import PredictiveMechanism
 from hereish.randomness import Draws, KeyedDraws
-from hereish.traces.rows import Budgets, sanitize_rows
+from hereish.traces.rows import Budgets, same_name, sanitize_rows
 
 try:
     import narwhals as nw
@@ -93,6 +93,8 @@ def _table(frame: Any) -> Any:
             "frame must be a pandas, GeoPandas or polars DataFrame or an Arrow Table, found "
             f"{type(frame).__name__} (collect a lazy one first)"
         ) from None
+    except (nw.exceptions.NarwhalsError, ValueError):
+        raise ParameterError("columns of a frame must have different names") from None
 
 
 def _check_columns(table: Any, wanted: Sequence[str]) -> None:
@@ -138,13 +140,37 @@ def _users(table: Any, name: str | None) -> tuple[Ints, list[str]]:
     if column.is_null().any():
         row = int(np.flatnonzero(column.is_null().to_numpy())[0])
         raise PointError(f"row {row}: it has no {name}; nothing was released")
-    found, codes = np.unique(column.cast(nw.String).to_numpy().astype(str), return_inverse=True)
-    return codes.reshape(-1).astype(np.int64), [str(user) for user in found]
+    names: dict[str, int] = {}
+    if column.dtype.is_float():
+        column = _whole(column, name)
+    different, codes = np.unique(column.cast(nw.String).to_numpy().astype(str), return_inverse=True)
+    if column.dtype == nw.Object:  # a mixture, in which 1 and 1.0 would be two texts
+        different, codes = np.unique([same_name(v) for v in column.to_list()], return_inverse=True)
+    numbers = [names.setdefault(same_name(user), len(names)) for user in different]
+    return np.array(numbers, dtype=np.int64)[codes.reshape(-1)], list(names)
+
+
+def _whole(column: Any, name: str) -> Any:
+    """Users that were whole numbers until a missing one made them fractions."""
+    whole = column.cast(nw.Int64)
+    if not (whole.cast(nw.Float64) == column).all():
+        raise ParameterError(f"column {name!r} must hold texts or whole numbers")
+    return whole
 
 
 def _released(table: Any, names: Sequence[str], out: Sanitized) -> Any:
     mask = nw.new_series("released", out.released, nw.Boolean, backend=table.implementation)
-    return table.select(*names).filter(mask)
+    kept = table.select(*names).filter(mask)
+    # A list of categories would tell the values of rows that were refused.
+    told = [name for name in names if kept[name].dtype in (nw.Categorical, nw.Enum)]
+    return kept.with_columns(*(_only_used(kept[name]) for name in told))
+
+
+def _only_used(column: Any) -> Any:
+    texts = column.cast(nw.String)
+    if column.dtype == nw.Categorical:
+        return texts.cast(nw.Categorical)
+    return texts.cast(nw.Enum(sorted(texts.drop_nulls().unique().to_list())))
 
 
 def _columns(table: Any, places: dict[str, Floats], out: Sanitized) -> list[Any]:
@@ -179,6 +205,10 @@ def _sanitize_geo(
     import geopandas
     import pandas
 
+    if getattr(frame, "_geometry_column_name", None) not in frame.columns:
+        raise ParameterError("the frame has no geometry; use set_geometry first")
+    if frame.geometry.name in ("kind", "cost"):
+        raise ParameterError("the columns 'kind' and 'cost' are of the output; rename the geometry")
     if frame.crs is None:
         raise ParameterError("the frame does not say its coordinate system; use set_crs first")
     geometry = frame.geometry
@@ -204,5 +234,8 @@ def _with_guarantee(native: Any, out: Sanitized) -> Any:
         native = native.reset_index(drop=True)
         native.attrs = {"hereish": out.guarantee}
     if hasattr(native, "replace_schema_metadata"):  # Arrow
-        return native.replace_schema_metadata({"hereish": out.guarantee})
+        import pyarrow as pa
+
+        bare = pa.schema([field.remove_metadata() for field in native.schema])
+        return native.cast(bare).replace_schema_metadata({"hereish": out.guarantee})
     return native

@@ -41,6 +41,7 @@ from hereish.traces.piece import (
     Released,
     Unreadable,
     Writer,
+    listed,
 )
 from hereish.traces.sources import Source
 
@@ -157,8 +158,9 @@ class _Reader:
         check_keep(self._keep, (layout.user, layout.trace, layout.time, *taken))
         for name in self._keep:
             if name not in every and _LISTS.get(name) not in every:
-                found = ", ".join(map(repr, every))
-                raise ParameterError(f"there is no property {name!r} to keep; found {found}")
+                raise ParameterError(
+                    f"there is no property {name!r} to keep; found {listed(every)}"
+                )
 
     def piece(self, rows: Sequence[Row], done: float) -> Piece:
         told = self._user is not None
@@ -258,9 +260,7 @@ def promise_of(source: Source) -> Promise | None:
     """What was promised for a file that was written here; None if it does not say."""
     top = _parsed(source)
     told = top.get("hereish") if isinstance(top, dict) else None
-    if not isinstance(told, dict) or told.keys() != Promise("").as_dict().keys():
-        return None
-    return Promise(**told)
+    return Promise.read(told)
 
 
 def writer(file: BinaryIO, layout: Layout, promise: Promise) -> Writer:

@@ -15,6 +15,7 @@ from xml.parsers import expat
 
 import numpy as np
 
+from hereish.errors import ParameterError
 from hereish.traces.box import Box
 from hereish.traces.clock import Clock, iso
 from hereish.traces.markup import ROWS, Gathered, Row, blocks, check_keep, piece_of
@@ -34,6 +35,7 @@ from hereish.traces.sources import Source
 NAMESPACE = "urn:hereish:gpx:1"
 _POINT = ["gpx", "trk", "trkseg", "trkpt"]
 _IDS = ["gpx", "trk", "extensions"]
+_DEEPEST = 4  # what matters outside of points is no deeper than this
 _EARLY = {
     expat.errors.codes[error]
     for error in (
@@ -69,6 +71,7 @@ def read(source: Source, columns: Columns) -> Iterator[Piece]:
         yield reader.piece(1.0)
     if problem is not None:
         raise problem
+    reader.check_kept()
 
 
 def promise_of(source: Source) -> Promise | None:
@@ -98,6 +101,7 @@ class _Reader:
         self.about: dict[str, str] = {}
         self.promised: dict[str, str] | None = None
         self._keep = columns.keep
+        self._kept: set[str] = set()  # those of them that some point had
         check_keep(self._keep, ("user", "trace", "time", "lat", "lon"))
         self._clock = Clock(columns.zone)
         self._told: bool | None = None  # whether the file tells users; None until the first piece
@@ -130,6 +134,12 @@ class _Reader:
         if not self.rows and self._told is None:
             raise Unreadable("it has no track points")
 
+    def check_kept(self) -> None:
+        """After the last piece: what was never there cannot have been meant."""
+        missing = [name for name in self._keep if name not in self._kept]
+        if missing:
+            raise ParameterError(f"its points have no {missing[0]!r} to keep")
+
     def piece(self, done: float) -> Piece:
         rows, self.rows = self.rows, []
         with_user = next((row for row in rows if row.user is not None), None)
@@ -137,8 +147,10 @@ class _Reader:
             self._told = with_user is not None
         if with_user is not None and not self._told:
             raise Unreadable("this track has a user, and those before it have none", with_user.line)
-        layout = Layout(numbered=not any(isinstance(row.trace, str) for row in rows))
-        return piece_of(rows, self._keep, layout, told=self._told, done=done)
+        for i, name in enumerate(self._keep):
+            if any(row.kept[i] is not None for row in rows):
+                self._kept.add(name)
+        return piece_of(rows, self._keep, Layout(numbered=True), told=self._told, done=done)
 
     def _problem(self, block: bytes, last: bool) -> Unreadable | None:
         try:
@@ -169,6 +181,8 @@ class _Reader:
         elif path == _POINT[:2]:
             self._tracks += 1
             self._track = {}
+        elif len(path) > _DEEPEST:
+            return
         elif space == NAMESPACE and path[:-1] == _IDS and local in ("user", "trace"):
             self._listen(self._track, local)
         elif path == ["gpx", "metadata", "desc"]:
@@ -185,8 +199,8 @@ class _Reader:
         if space == NAMESPACE and local == "kept":
             local = attributes.get("name", "")
         direct = len(self._path) == len(_POINT) + 1
-        if direct and local == "type":  # where the kind stands in the files written here
-            local = "kind"
+        if direct and local == "type" and "kind" in self._keep:
+            local = "kind"  # it stands there in the files written here
         if local in self._keep or (direct and local == "time"):
             self._listen(point, local)
 

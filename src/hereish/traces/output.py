@@ -6,6 +6,7 @@ unfinished file is released data only; if anything fails it is removed.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -19,7 +20,7 @@ from typing import Any, BinaryIO, Protocol, Self, cast
 
 import numpy as np
 
-from hereish.errors import ParameterError
+from hereish.errors import HereishError, ParameterError
 from hereish.traces.piece import Ids, Layout, Promise, Released, Writer, joined
 from hereish.traces.sources import ENDINGS, METADATA, STANDARD, Source, format_of, module
 
@@ -49,6 +50,8 @@ class Output(Protocol):
 def output(name: str, sources: list[Source], form: str | None, promise: Promise) -> Output:
     """The output that a name means: a file, a folder, or `-` for standard output."""
     known = format_of(name)
+    if name.endswith(".gz") and (form or known) in ("parquet", "geoparquet"):
+        raise ParameterError(f"Parquet is packed inside; leave .gz out of {name}")
     if name == STANDARD:
         return OneFile(None, form or "csv", promise)
     path = Path(name)
@@ -76,39 +79,69 @@ class _File:
 
     def __init__(self, path: Path | None, form: str, layout: Layout, promise: Promise) -> None:
         self._path = path
+        create = module(form).writer  # before there is a file that would have to go again
         if path is None:
-            self._file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  # closed in commit
+            self._file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  # closed in put
         else:
-            handle, part = tempfile.mkstemp(".part", f".{path.name}.", path.parent)
-            self._part = Path(part)
-            self._file = os.fdopen(handle, "wb")
+            self._part, self._file = _part(path)
         self._sink = self._file
         if path is not None and path.suffix == ".gz":
             self._sink = cast("BinaryIO", gzip.GzipFile("", "wb", fileobj=self._file, mtime=0))
-        self.writer: Writer = module(form).writer(self._sink, _fitting(layout, form), promise)
+        self.writer: Writer = create(self._sink, _fitting(layout, form), promise)
 
-    def commit(self) -> None:
+    def complete(self) -> None:
+        """All is written, and safe on the disk; it has only to be put in its place."""
         self.writer.finish()
         if self._sink is not self._file:
             self._sink.close()
         self._file.flush()
-        if self._path is None:
-            self._file.seek(0)
+        if self._path is not None:
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._part.chmod(0o666 & ~_umask())
+
+    def put(self) -> None:
+        """Put it in its place: from here on it is released."""
+        if self._path is not None:
+            self._part.replace(self._path)
+            return
+        self._file.seek(0)
+        try:
             shutil.copyfileobj(self._file, sys.stdout.buffer)
             sys.stdout.buffer.flush()
-            self._file.close()
-            return
-        os.fsync(self._file.fileno())
+        except OSError:
+            cut = True
+        else:
+            cut = False
         self._file.close()
-        self._part.chmod(0o666 & ~_umask())
-        self._part.replace(self._path)
+        if cut:
+            raise CutOff(
+                "standard output was closed before its end; what has been read of it is released"
+            )
+
+    def commit(self) -> None:
+        self.complete()
+        self.put()
 
     def abandon(self) -> None:
-        if hasattr(self.writer, "abandon"):
-            self.writer.abandon()
-        self._file.close()
+        """Leave nothing behind, whatever state it is in."""
+        with contextlib.suppress(Exception):
+            if hasattr(self.writer, "abandon"):
+                self.writer.abandon()
+        with contextlib.suppress(OSError):
+            self._file.close()
         if self._path is not None:
             self._part.unlink(missing_ok=True)
+
+
+class CutOff(HereishError):  # noqa: N818  # it describes what happened, as the others do
+    """Part of an output has gone to somebody who did not want the rest."""
+
+
+def _part(path: Path) -> tuple[Path, BinaryIO]:
+    """A file beside the place of another, that nobody else uses."""
+    handle, name = tempfile.mkstemp(".part", ".hereish-", path.parent)
+    return Path(name), os.fdopen(handle, "wb")
 
 
 def _fitting(layout: Layout, form: str) -> Layout:
@@ -160,6 +193,7 @@ class OneFile(_Leaving):
         self._path, self._form, self._promise = path, form, promise
         self._file: _File | None = None
         self._first: tuple[Source, bool, bool] | None = None
+        self._beside: Path | None = None  # the metadata in the making
         if path is not None and not path.parent.is_dir():
             raise ParameterError(f"there is no folder {path.parent} to write {path.name} into")
 
@@ -188,17 +222,27 @@ class OneFile(_Leaving):
     def commit(self) -> None:
         if self._file is None:
             self._file = _File(self._path, self._form, Layout(), self._promise)
-        if self._path is not None and self._form in _WITHOUT_METADATA:
-            described = _described(self._path.name, self._promise)
-            beside = self._path.with_name(self._path.name + METADATA)
-            part = beside.with_name(f".{beside.name}.part")
-            part.write_text(described, encoding="utf-8")
-            part.replace(beside)
-        self._file.commit()
+        self._file.complete()
+        if self._path is None:
+            self._file.put()
+            return
+        beside = self._path.with_name(self._path.name + METADATA)
+        if self._form in _WITHOUT_METADATA:
+            self._beside, file = _part(beside)
+            with file:
+                file.write(_described(self._path.name, self._promise).encode())
+            self._beside.chmod(0o666 & ~_umask())
+        # What was promised for an older file is never beside a newer one, not even for a moment.
+        beside.unlink(missing_ok=True)
+        self._file.put()
+        if self._beside is not None:
+            self._beside.replace(beside)
 
     def abandon(self) -> None:
         if self._file is not None:
             self._file.abandon()
+        if self._beside is not None:
+            self._beside.unlink(missing_ok=True)
 
 
 class Folder(_Leaving):
@@ -210,7 +254,7 @@ class Folder(_Leaving):
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise ParameterError(f"{path} is there already; name a new or an empty folder")
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._part = Path(tempfile.mkdtemp(".part", f".{path.name}.", path.parent))
+        self._part = Path(tempfile.mkdtemp(".part", ".hereish-", path.parent))
         self._open: dict[Source, _File] = {}
         self._names: set[Path] = set()
         self._trees: dict[str, list[Released]] = {}
@@ -241,13 +285,12 @@ class Folder(_Leaving):
         users = rows.user or Ids(np.zeros(len(rows), dtype=np.int64), [None])
         traces = rows.trace or Ids(np.zeros(len(rows), dtype=np.int64), [None])
         key = users.codes * len(traces.names) + traces.codes
-        for one in np.unique(key).tolist():
-            user, trace = (
-                users.names[one // len(traces.names)],
-                traces.names[one % len(traces.names)],
-            )
-            name = module(self._form).file_name(user, trace)
-            self._trees.setdefault(name, []).append(rows.take(np.flatnonzero(key == one)))
+        order = np.argsort(key, kind="stable")
+        begins = np.flatnonzero(np.diff(key[order], prepend=-1))
+        for own in np.split(order, begins[1:]) if len(order) else ():
+            user, trace = divmod(int(key[own[0]]), len(traces.names))
+            name = module(self._form).file_name(users.names[user], traces.names[trace])
+            self._trees.setdefault(name, []).append(rows.take(own))
 
     def source_ended(self, source: Source) -> None:
         if source in self._open:

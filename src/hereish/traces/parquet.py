@@ -27,6 +27,7 @@ from hereish.traces.piece import (
     Promise,
     Released,
     Unreadable,
+    listed,
 )
 from hereish.traces.sources import Source
 
@@ -38,6 +39,7 @@ except ImportError as missing:
 
 _US_IN = {"s": 1_000_000, "ms": 1_000}  # how many microseconds
 _PROMISE = "hereish.promise"
+_GROUP_ROWS = 1 << 17
 
 
 def read(source: Source, columns: Columns) -> Iterator[Piece]:
@@ -91,7 +93,7 @@ def _layout(file: Any, columns: Columns) -> Layout:
     names = schema.names
     for name in columns.keep:
         if name not in names:
-            raise ParameterError(f"there is no column {name!r} to keep; found {', '.join(names)}")
+            raise ParameterError(f"there is no column {name!r} to keep; found {listed(names)}")
     geometry = None
     if columns.lat is None and columns.lon is None:
         geometry = wkb.geometry_column(file.metadata.metadata or {}, names)
@@ -210,6 +212,7 @@ class ParquetWriter:
         self._layout = layout
         self._promise = promise
         self._out: Any = None
+        self._waiting: list[Any] = []
         self._box = Box()
 
     def write(self, rows: Released) -> None:
@@ -222,14 +225,23 @@ class ParquetWriter:
             schema = pa.schema([(name, column.type) for name, column in columns], metadata=metadata)
             self._out = pq.ParquetWriter(self._file, schema, compression="zstd")
         arrays = [column for _, column in columns]
-        self._out.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._out.schema))
+        self._waiting.append(pa.RecordBatch.from_arrays(arrays, schema=self._out.schema))
+        if sum(map(len, self._waiting)) >= _GROUP_ROWS:
+            self._flush()
         self._box.add(rows.lat, rows.lon)
+
+    def _flush(self) -> None:
+        """Rows of many small files together: a row group each would be more footer than data."""
+        if self._waiting:
+            self._out.write_table(pa.Table.from_batches(self._waiting))
+        self._waiting = []
 
     def finish(self) -> None:
         if self._out is None:
             nothing = np.empty(0)
             none = nothing.astype(np.int64)
             self.write(Released(none, nothing, nothing, nothing.astype(np.uint8), nothing))
+        self._flush()
         if self._layout.geometry:
             described = json.dumps(wkb.description(self._layout.geometry, self._box))
             self._out.add_key_value_metadata({"geo": described})
@@ -296,6 +308,6 @@ def promise_of(source: Source) -> Promise | None:
     """What was promised for a file, if it says so."""
     text = (_opened(source).metadata.metadata or {}).get(_PROMISE.encode())
     try:
-        return None if text is None else Promise(**json.loads(text))
-    except (TypeError, ValueError):
+        return None if text is None else Promise.read(json.loads(text))
+    except ValueError:
         return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -25,6 +26,7 @@ PIECE_ROWS = 1 << 20  # most rows of a piece
 KINDS = ("hard", "easy", "untested")
 
 
+NOBODY = ""  # in place of a column of users: take none, even if there is one
 # The usual names of columns. A plain `id` is not among them: it may number the rows, and then each
 # row would be a user with a budget of its own.
 USUAL = {
@@ -99,13 +101,15 @@ class Columns:
     def find(self, role: str, available: Sequence[str]) -> str | None:
         """The name of the column for user, trace, time, lat or lon; None if there is none."""
         wanted: str | None = getattr(self, role)
+        if wanted == NOBODY:
+            return None
         if wanted is not None:
             if wanted not in available:
-                raise ParameterError(f"there is no column {wanted!r}; found {_listed(available)}")
+                raise ParameterError(f"there is no column {wanted!r}; found {listed(available)}")
             return wanted
         usual = [name for name in available if name.strip().lower() in USUAL[role]]
         if len(usual) > 1:
-            raise ParameterError(f"which is it, {_listed(usual)}? Say so with --{role}")
+            raise ParameterError(f"which is it, {listed(usual)}? Say so with --{role}")
         return usual[0] if usual else None
 
     def need(self, role: str, available: Sequence[str]) -> str:
@@ -114,13 +118,22 @@ class Columns:
         if found is None:
             raise ParameterError(
                 f"no column is called {' or '.join(USUAL[role])}; give --{role}, one of "
-                f"{_listed(available)}"
+                f"{listed(available)}"
             )
         return found
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names)) or "no columns at all"
+def listed(names: Sequence[str]) -> str:
+    """Names of columns for an error, without those that look as if they were data and no names."""
+    told = [repr(name) for name in names if _is_name(name)]
+    if len(told) < len(names):
+        told.append(f"{len(names) - len(told)} that are not told, as they might be places")
+    return ", ".join(told) or "no columns at all"
+
+
+def _is_name(name: str) -> bool:
+    digits = sum(map(str.isdigit, name))
+    return not digits or (digits <= 3 and name.isidentifier())
 
 
 @dataclass(frozen=True)
@@ -133,7 +146,7 @@ class Layout:
     lat: str = "lat"
     lon: str = "lon"
     geometry: str | None = None  # the column of points, where there is one instead of lat and lon
-    numbered: bool = False  # traces have no ids of their own, only numbers in the file, from 1
+    numbered: bool = False  # ids of traces that are ints are numbers in the file, and not given
     lines: bool = False  # GeoJSON: one LineString a trace, not one Point a report
     types: Mapping[str, Any] = field(default_factory=dict)  # Arrow's, by column
 
@@ -257,6 +270,22 @@ class Promise:
 
     def as_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+    @classmethod
+    def read(cls, told: object) -> Promise | None:
+        """From what a file says; None if that makes no sense."""
+        kinds: dict[str, tuple[type, ...]] = {
+            "guarantee": (str,),
+            "private": (bool,),
+            "eps_per_m": (float, type(None)),
+            "window": (str,),
+            "time_zone": (str, type(None)),
+        }
+        if not isinstance(told, dict) or told.keys() != kinds.keys():
+            return None
+        sound = all(isinstance(told[name], kind) for name, kind in kinds.items())
+        eps = told["eps_per_m"]
+        return cls(**told) if sound and (eps is None or 0.0 < eps < math.inf) else None
 
 
 class Writer(Protocol):

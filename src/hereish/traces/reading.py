@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import signal
 import zlib
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
@@ -54,7 +55,10 @@ def _by_processes(sources: Sequence[Source], columns: Columns, jobs: int) -> Ite
     waiting: deque[tuple[Source, Future[list[Event]] | None]] = deque()
     left = iter(sources)
     # Started afresh: a fork would copy this process with its threads in the middle of something.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    # An interrupt is for the first process alone, which ends the others.
+    quiet = (signal.SIGINT, signal.SIG_IGN)
+    context = get_context("spawn")
+    with ProcessPoolExecutor(jobs, context, signal.signal, quiet) as pool:
         try:
             while True:
                 while len(waiting) < 2 * jobs and (source := next(left, None)) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import threading
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,6 +27,17 @@ class EachTrace(NoReset):
 
     def covers(self, index: int | None = None) -> str:
         return "the reports of each trace"
+
+
+def same_name(identity: object) -> str:
+    """A name for whom a budget is, the same for spellings that mean the same user or trace.
+
+    Two names for one user would be two budgets: 1, 1.0 and " 1" are one, and so are the two ways
+    in which Unicode writes an accent.
+    """
+    if isinstance(identity, (float, np.floating)) and float(identity).is_integer():
+        identity = int(identity)
+    return unicodedata.normalize("NFC", str(identity)).strip()
 
 
 class Budgets:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import gzip
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -104,13 +105,29 @@ def _expanded(name: str, form: str | None) -> Iterator[Source]:
 
 def _folder(folder: Path, form: str | None) -> Iterator[Source]:
     some = False
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and not path.name.startswith(".") and _belongs(path, form):
+    for path in sorted(_walked(folder)):
+        if _belongs(path, form):
             some = True
+            if not path.is_file():
+                raise ParameterError(f"{path} cannot be read: it leads nowhere, or is no file")
             yield Source(path, form or _known(path.name), path.relative_to(folder))
     if not some:
         endings = ", ".join(end for ends in ENDINGS.values() for end in ends)
         raise ParameterError(f"the folder {folder} has no file of a kind that is read: {endings}")
+
+
+def _walked(folder: Path) -> Iterator[Path]:
+    """All files that are not hidden; nothing is passed over in silence."""
+
+    def cannot(wrong: OSError) -> None:
+        raise wrong
+
+    for place, folders, files in os.walk(folder, onerror=cannot):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in folders:
+            if Path(place, name).is_symlink():
+                raise ParameterError(f"{Path(place, name)} is a link to a folder; name it itself")
+        yield from (Path(place, name) for name in files if not name.startswith("."))
 
 
 def _belongs(path: Path, form: str | None) -> bool:

@@ -9,18 +9,19 @@ import numpy as np
 
 from hereish.arrays import Bools, Floats, Ints
 from hereish.batch import Sanitized
-from hereish.errors import ParameterError
+from hereish.errors import ParameterError, PointError
 from hereish.mechanism import PredictiveMechanism
 from hereish.randomness import Draws
 from hereish.traces.clean import usable
 from hereish.traces.output import Output
 from hereish.traces.piece import PIECE_ROWS, Fault, Ids, Piece, Released
-from hereish.traces.rows import Budgets, EachTrace, sanitize_rows
+from hereish.traces.rows import Budgets, EachTrace, same_name, sanitize_rows
 from hereish.traces.sources import Source
 from hereish.traces.tally import Tally
 from hereish.traces.thin import Thinner
 
 _HARD, _EASY, _UNTESTED = range(3)  # as in KINDS
+_CENTURY_S = 100 * 365.25 * 86400.0
 
 
 class _Part(NamedTuple):
@@ -49,6 +50,14 @@ class _Book:
         return len(self.names)
 
 
+def _whole_us(every_s: float) -> int:
+    if not 1e-3 <= every_s <= _CENTURY_S:
+        raise ParameterError(
+            f"points are taken from a millisecond to a century apart, found {every_s:g} seconds"
+        )
+    return round(every_s * 1e6)
+
+
 class Work:
     """Takes pieces in the order of their files; writes what is released."""
 
@@ -67,7 +76,7 @@ class Work:
         self._out = out
         self._tally = tally
         self._budgets = Budgets(mechanism)
-        self._thinner = None if every_s is None else Thinner(round(every_s * 1e6))
+        self._thinner = None if every_s is None else Thinner(_whole_us(every_s))
         self._users, self._traces = _Book(), _Book()
         self._unit: list[_Part] = []
         self._rows = 0  # in the unit
@@ -89,17 +98,18 @@ class Work:
     def _numbered_users(self, piece: Piece) -> Ints:
         """The number of each row's user; those without any are all the same person's."""
         ids = piece.user or Ids(np.zeros(len(piece), dtype=np.int64), [""])
-        return _mapped(ids.codes, lambda code: self._users.number(str(ids.names[code])))
+        return _mapped(ids.codes, lambda code: self._users.number(same_name(ids.names[code])))
 
     def _numbered_traces(self, source: Source, piece: Piece, user: Ints) -> Ints:
         """The number of each row's trace, which is that of its user and its id or file."""
-        ids = piece.trace or Ids(np.zeros(len(piece), dtype=np.int64), [""])
-        here = f"{source.name}\0" if piece.trace is None or piece.layout.numbered else ""
+        ids = piece.trace or Ids(np.zeros(len(piece), dtype=np.int64), [0])
+        numbered = piece.trace is None or piece.layout.numbered
         many = len(ids.names)
 
         def number(pair: int) -> int:
             who, which = self._users.names[pair // many], ids.names[pair % many]
-            return self._traces.number(f"{who}\0{here}{which}")
+            here = f"{source.name}\0" if numbered and isinstance(which, int) else ""
+            return self._traces.number(f"{who}\0{here}{same_name(which)}")
 
         return _mapped(user * many + ids.codes, number)
 
@@ -111,14 +121,14 @@ class Work:
         self._flush()
         tally = self._tally
         tally.users, tally.traces = len(self._users), len(self._traces)
-        if tally.points and not tally.points - sum(tally.bad.values()):
-            raise ParameterError("none of the points can be used; nothing was released")
+        if not tally.points - sum(tally.bad.values()):
+            raise PointError("there are no points that can be used; nothing was released")
 
     def _flush(self) -> None:
         unit, self._unit, self._rows = self._unit, [], 0
         if unit:
             self._sanitize(unit)
-        for source in self._ended:
+        for source in self._ended:  # those that had nothing in the unit
             self._out.source_ended(source)
         self._ended = []
 
@@ -173,7 +183,7 @@ class Work:
         value, cost, kind = out.value[out.released], out.cost[out.released], _kinds(out)
         distance_m = self._mechanism.space.distance(points[rows], value)
         first = 0
-        for source, piece, _, _ in unit:
+        for i, (source, piece, _, _) in enumerate(unit):
             span = slice(*np.searchsorted(rows, [first, first + len(piece)]))
             chosen = piece.take(rows[span] - first)
             first += len(piece)
@@ -189,13 +199,19 @@ class Work:
             )
             self._tally.count(released, distance_m[span])
             self._out.write(source, piece.layout, released)
+            if source in self._ended and (i + 1 == len(unit) or unit[i + 1].source != source):
+                self._out.source_ended(source)  # now, so that few files are open at a time
+                self._ended.remove(source)
 
     def _trace_ids(self, source: Source, piece: Piece) -> Ids | None:
         """As given; those that are numbers in their file take that of the file in front."""
         unique = source.number is None or self._out.apart or not piece.layout.numbered
         if piece.trace is None or unique:
             return piece.trace
-        names = [f"{source.number}-{name}" for name in piece.trace.names]
+        names = [
+            f"{source.number}-{name}" if isinstance(name, int) else name
+            for name in piece.trace.names
+        ]
         return Ids(piece.trace.codes, names)
 
 
