@@ -22,7 +22,6 @@ GROUPS = {
     },
     "Settings": {
         "plan": "what a setting means, before it is used",
-        "tune": "settings that fit people like those in your data",
     },
     "Research": {"evaluate": "the paper's case study on your data"},
 }

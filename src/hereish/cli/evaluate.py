@@ -26,7 +26,7 @@ from hereish.traces.sources import find
 EXAMPLE = """\b
 Examples:
   hereish evaluate -o city --quick
-  hereish evaluate geolife.parquet -o study --jobs 2
+  hereish evaluate geolife.parquet -o study --sampling gaps --samples 3
   hereish evaluate --sampled sampled-p0.2.csv --as-published -o authors
 """
 _WHAT, _HOW = "What is evaluated", "How it runs"
@@ -177,8 +177,7 @@ def command(
 def _given(names: tuple[str, ...]) -> Iterator[study.Cell]:
     for name in names:
         queries, p = given.read(name)
-        dataset = Path(name).name.split(".csv")[0].split(".parquet")[0]
-        yield study.given_cell(dataset, _identity([Path(name)]), p, queries)
+        yield study.given_cell(given.dataset(name), _identity([Path(name)]), p, queries)
 
 
 def _trajectories(

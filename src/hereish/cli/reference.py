@@ -37,6 +37,8 @@ _INPUTS = (
     "hereish sample -o city.csv --users 3",
     "sed 1s/user/phone/ city.csv > fixes.csv",
     "cp fixes.csv true.csv",
+    "hereish sample -o geolife.parquet --users 8 --points 400",
+    "sed 1s/user,time/trace_id,t/ city.csv > sampled-p0.2.csv",
     "mkdir traces",
     "cp city.csv traces",
 )

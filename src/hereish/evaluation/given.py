@@ -11,7 +11,7 @@ from hereish.evaluation.data import load
 from hereish.evaluation.sampling import Queries
 from hereish.traces.piece import Columns
 
-_P = re.compile(r"p=?(0(?:\.\d+)?|1(?:\.0+)?)(?!\d)")
+_P = re.compile(r"[-_. ]?p=?(0(?:\.\d+)?|1(?:\.0+)?)(?!\d)")
 
 
 def read(name: str) -> tuple[Queries, float | None]:
@@ -27,3 +27,8 @@ def read(name: str) -> tuple[Queries, float | None]:
     told = _P.search(Path(name).name)
     queries = Queries(found.at_s, found.points, found.offsets, user, users)
     return queries, None if told is None else float(told.group(1))
+
+
+def dataset(name: str) -> str:
+    """What files are called that differ in p alone: sampled, for sampled-p0.2.csv."""
+    return _P.sub("", Path(name).name).split(".")[0] or "sampled"
