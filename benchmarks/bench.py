@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from files import files, starting
+from research import research
 from rows import Row, best
 
 import hereish
@@ -225,7 +226,7 @@ def importing() -> list[Row]:
 
 PARTS = {
     part.__name__: part
-    for part in (throughput, memory, live, growth, scaling, importing, starting, files)
+    for part in (throughput, memory, live, growth, scaling, importing, starting, files, research)
 }
 
 

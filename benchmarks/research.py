@@ -1,0 +1,68 @@
+"""What the case study costs: sampling against the step, and a tenth of the grid against reading."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pyarrow.parquet as pq
+from files import GEOLIFE
+from rows import Row, best
+
+import hereish
+from hereish import sample
+from hereish.evaluation import data, study
+from hereish.evaluation.sampling import sample as sample_queries
+
+
+def research() -> list[Row]:
+    """One sample of every p and configuration: a tenth of the grid."""
+    real = GEOLIFE.exists()
+    found = data.load([str(GEOLIFE)]) if real else data.synthetic(users=2000)
+    kept, slow = data.of_somebody_on_foot(found)
+    queries, sampling_s = 0, 0.0
+    for p in study.PS:
+        begun = time.perf_counter()
+        queries += len(sample_queries(kept, slow, p, np.random.default_rng(1)).at_s)
+        sampling_s += time.perf_counter() - begun
+    ratio = sampling_s / queries / _step_s()
+    asked = study.Study(samples=1)
+    begun = time.perf_counter()
+    for cell in study.cells(asked, found, "", ("authors",)):
+        study.compute(asked, cell)
+    grid_s = time.perf_counter() - begun
+    what = "GeoLife" if real else "made-up fixes"
+    rows = [
+        Row(
+            f"sampling a query, all p, {what} / one step of hereish.sanitize",
+            f"{ratio:.1f}",
+            "at most 20",
+            ratio <= 20,
+        ),
+        Row(
+            f"sampling / a tenth of the grid (11 p, 10 configurations, 1 sample), {what}",
+            f"{sampling_s / grid_s:.2f}",
+            "for comparison",
+            True,
+        ),
+    ]
+    if real:
+        (reading,) = best(3, lambda: pq.read_table(GEOLIFE))
+        rows.append(
+            Row(
+                f"a tenth of the grid, {what} / reading the file with pyarrow",
+                f"{grid_s / reading:.0f}",
+                "for comparison",
+                True,
+            )
+        )
+    return rows
+
+
+def _step_s() -> float:
+    """The time of one step of one trace, among many."""
+    day = sample.day(users=200_000, points_each=30, seed=1)
+    m = hereish.fixed_utility(hereish.Privacy(math.log(10), 100), 3000)
+    (took,) = best(3, lambda: hereish.sanitize(m, day.points, day.at_s, day.offsets))
+    return took / len(day.points)
