@@ -35,15 +35,10 @@ _SHOWN = (0.0, 0.2, 0.5, 1.0)  # of p, in the terminal
 
 @click.command(cls=options.Command, epilog=EXAMPLE, short_help="the paper's case study")
 @click.argument("names", nargs=-1, metavar="[DATA]...", type=click.Path())
-@options.option(
-    "Where to",
-    "-o",
-    "--output",
-    "out",
-    required=True,
-    metavar="FOLDER",
-    type=click.Path(file_okay=False),
-    help="For results.parquet and the figures; what is finished there is not done again.",
+@options.output(
+    "FOLDER",
+    "For results.parquet and the figures; what is finished there is not done again.",
+    folder=True,
 )
 @options.option(
     _WHAT,

@@ -58,6 +58,20 @@ def together(*options: Decorator) -> Decorator:
     return decorate
 
 
+def output(metavar: str, words: str, *, folder: bool = False) -> Decorator:
+    """Where a command writes to."""
+    return option(
+        "Where to",
+        "-o",
+        "--output",
+        "out",
+        required=True,
+        metavar=metavar,
+        type=click.Path(file_okay=not folder),
+        help=words,
+    )
+
+
 _PROMISE = "What is promised"
 promise = together(
     option(

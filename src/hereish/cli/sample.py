@@ -37,16 +37,7 @@ class _Person(NamedTuple):
 
 
 @click.command(cls=options.Command, epilog=EXAMPLE, short_help="a made-up day to try things on")
-@options.option(
-    "Where to",
-    "-o",
-    "--output",
-    "out",
-    required=True,
-    metavar="OUT",
-    type=click.Path(),
-    help="Its name says how.",
-)
+@options.output("OUT", "Its name says how.")
 @options.option(
     "What is in it",
     "--users",

@@ -38,16 +38,7 @@ read from standard output before it was closed.
 
 @click.command(cls=options.Command, epilog=EXAMPLE, short_help="traces in, sanitised traces out")
 @click.argument("inputs", nargs=-1, required=True, metavar="IN...", type=click.Path())
-@options.option(
-    "Where to",
-    "-o",
-    "--output",
-    "out",
-    required=True,
-    metavar="OUT",
-    type=click.Path(),
-    help="File, folder or -.",
-)
+@options.output("OUT", "File, folder or -.")
 @options.option(
     "Where to", "--to", type=click.Choice(FORMATS), help="Of OUT, where its name does not tell."
 )

@@ -30,16 +30,7 @@ Examples:
 )
 @click.argument("true", metavar="TRUE", type=click.Path())
 @click.argument("reported", metavar="REPORTED", type=click.Path())
-@options.option(
-    "Where to",
-    "-o",
-    "--output",
-    "out",
-    required=True,
-    metavar="PAGE",
-    type=click.Path(),
-    help="Such as page.html.",
-)
+@options.output("PAGE", "Such as page.html.")
 @options.columns
 @options.option("What is read", "--drop-bad", is_flag=True, help="Leave out what cannot be used.")
 @options.option("How it runs", "--quiet", is_flag=True, help="Say nothing unless it fails.")
