@@ -22,6 +22,7 @@ GROUPS = {
     },
     "Settings": {
         "plan": "what a setting means, before it is used",
+        "tune": "settings that suit people like those in your data",
     },
     "Research": {"evaluate": "the paper's case study on your data"},
 }

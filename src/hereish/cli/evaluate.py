@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
@@ -13,15 +12,15 @@ from typing import Any
 import click
 
 from hereish.cli import options, units
+from hereish.cli.datasets import identity, trajectories
 from hereish.cli.progress import Progress
 from hereish.cli.words import far
 from hereish.errors import ParameterError
-from hereish.evaluation import cabs, data, given, study
+from hereish.evaluation import data, given, study
 from hereish.evaluation.configurations import Setting
 from hereish.evaluation.payoff import Payoff, payoff
 from hereish.privacy import Privacy
 from hereish.traces.piece import Columns
-from hereish.traces.sources import find
 
 EXAMPLE = """\b
 Examples:
@@ -151,10 +150,10 @@ def command(
         modes: tuple[study.Sampling, ...] = ("authors", "gaps")
         if sampling != "both":
             modes = ("authors",) if sampling == "authors" else ("gaps",)
-        for found, identity in _trajectories(names, columns, form, threads, quiet):
+        for found, known in trajectories(names, columns, form, threads, quiet):
             watch.lap("reading")
             sets.append(found)
-            todo += study.cells(asked, found, identity, modes)
+            todo += study.cells(asked, found, known, modes)
             watch.lap("choosing trajectories")
     with Progress("evaluating", quiet, "cells") as progress:
         rows = study.run(asked, todo, folder, jobs=threads, progress=progress)
@@ -172,29 +171,7 @@ def command(
 def _given(names: tuple[str, ...]) -> Iterator[study.Cell]:
     for name in names:
         queries, p = given.read(name)
-        yield study.given_cell(given.dataset(name), _identity([Path(name)]), p, queries)
-
-
-def _trajectories(
-    names: tuple[str, ...], columns: Columns, form: str | None, jobs: int, quiet: bool
-) -> Iterator[tuple[data.Trajectories, str]]:
-    if not names:
-        yield data.synthetic(), "made up"
-    for name in names:
-        published = cabs.files(name) if form is None else []
-        if published:
-            yield cabs.load(published), _identity(published)
-            continue
-        paths = [source.path for source in find([name], form) if source.path is not None]
-        with Progress("reading", quiet) as progress:
-            found = data.load([name], columns, form, jobs=jobs, progress=progress)
-        yield found, _identity(paths) + repr(columns)
-
-
-def _identity(paths: list[Path]) -> str:
-    """Names, sizes and times of files: enough to notice that data have changed."""
-    told = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
-    return hashlib.sha256(repr(told).encode()).hexdigest()
+        yield study.given_cell(given.dataset(name), identity([Path(name)]), p, queries)
 
 
 def _figures(

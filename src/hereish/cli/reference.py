@@ -39,6 +39,7 @@ _INPUTS = (
     "cp fixes.csv true.csv",
     "hereish sample -o geolife.parquet --users 8 --points 400",
     "sed 1s/user,time/trace_id,t/ city.csv > sampled-p0.2.csv",
+    "hereish tune -o settings.toml --trials 4 --p 0.5",
     "mkdir traces",
     "cp city.csv traces",
 )

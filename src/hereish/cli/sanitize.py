@@ -14,7 +14,8 @@ import click
 from hereish.cli import options, units
 from hereish.cli.progress import Progress
 from hereish.cli.words import far
-from hereish.mechanism import OnExhausted
+from hereish.errors import ParameterError
+from hereish.mechanism import OnExhausted, PredictiveMechanism
 from hereish.traces.files import sanitize_files
 from hereish.traces.piece import Columns
 from hereish.traces.rows import EachTrace
@@ -51,6 +52,13 @@ read from standard output before it was closed.
     show_default=True,
     metavar="SPEED|off",
     help="Spare the test while somebody this fast, such as 30km/h, could not have gone far.",
+)
+@options.option(
+    "How it is spent: --accuracy or --reports",
+    "--settings",
+    metavar="FILE",
+    type=click.Path(),
+    help="What hereish tune has written, in place of --accuracy and the other settings.",
 )
 @options.option(
     "What has one budget",
@@ -103,6 +111,7 @@ def command(
     reports: int | None,
     mechanism: str,
     skip_speed: str,
+    settings: str | None,
     window: str,
     every: str | None,
     on_exhausted: OnExhausted,
@@ -126,16 +135,19 @@ def command(
     place, its time, the ids as given, the kind of the report and its cost, and nothing else. It
     appears whole or not at all.
     """
-    built = options.mechanism(
-        level,
-        radius,
-        accuracy,
-        reports,
-        mechanism,
-        skip_speed=skip_speed,
-        window=_window(window, time_zone),
-        on_exhausted=on_exhausted,
-    )
+    if settings is not None:
+        built = _tuned(settings, _window(window, time_zone), on_exhausted)
+    else:
+        built = options.mechanism(
+            level,
+            radius,
+            accuracy,
+            reports,
+            mechanism,
+            skip_speed=skip_speed,
+            window=_window(window, time_zone),
+            on_exhausted=on_exhausted,
+        )
     every_s = None if every is None else units.duration_s(every)
     user, users_from = options.users(user)
     replaced = out != STANDARD and Path(out).is_file()
@@ -169,6 +181,22 @@ def _say(words: str, out: str) -> None:
         click.echo(words, err=out == STANDARD)
     except OSError:
         click.echo(f"hereish: note: {out} is complete; its summary could not be printed", err=True)
+
+
+_IN_SETTINGS = ("level", "radius", "accuracy", "reports", "mechanism", "skip_speed")
+
+
+def _tuned(name: str, window: Window, on_exhausted: OnExhausted) -> PredictiveMechanism:
+    """The mechanism of a file of settings, which says everything that these options say."""
+    from hereish.evaluation.settings import read
+
+    ctx = click.get_current_context()
+    for option in _IN_SETTINGS:
+        if ctx.get_parameter_source(option) is click.core.ParameterSource.COMMANDLINE:
+            raise ParameterError(
+                f"--settings says it already: leave out --{option.replace('_', '-')}"
+            )
+    return read(name).mechanism(window, on_exhausted)
 
 
 def _window(name: str, time_zone: str | None) -> Window:

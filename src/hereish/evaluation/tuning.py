@@ -26,7 +26,7 @@ from hereish.mechanism import DoesNotPay, PredictiveMechanism, independent
 from hereish.privacy import Privacy
 from hereish.spaces import Sphere
 
-Clock = Literal["off", "hard", "tested"]
+Clock = Literal["off", "hard", "tested", "any"]
 SKIP_KMH = 30.0  # only limit / speed matters, which is a time: the pause
 _AT_ONCE = 4  # trials; part of what a seed means, so that the number of threads is not
 _MOST_TRACES = 4000  # to train on
@@ -89,7 +89,7 @@ def tune(
     *,
     p: float = 0.2,
     gaps: bool = True,
-    clock: Clock = "tested",
+    clock: Clock = "any",
     trials: int = 200,
     train_share: float = 0.5,
     samples: int = 3,
@@ -117,15 +117,18 @@ def tune(
         raise ParameterError(f"at p = {p:g} nobody asks often enough; try a smaller p")
     found = _search(training, goal, clock, trials, seed, jobs, progress)
     best = min(found, key=lambda trial: trial.score)
+    # What to expect of guesses; it only decides whether hereish warns that they do not pay.
+    expected = min(round(best.numbers.prediction_rate, 2), 0.99)
+    chosen = replace(best.settings, prediction_rate=expected)
     accuracy_m = goal.p90_m
     others: dict[str, PredictiveMechanism] = {
-        "tuned": best.settings.mechanism(),
+        "tuned": chosen.mechanism(),
         "paper": paper(goal.privacy, accuracy_m, clock).mechanism(),
         "independent": independent(goal.privacy, accuracy_m=accuracy_m),
     }
     measured = {name: _measured(m, held_out, seed, rng) for name, m in others.items()}
     return Tuned(
-        settings=best.settings,
+        settings=chosen,
         trials=tuple(found),
         held_out=measured,
         training_users=first,
@@ -177,7 +180,7 @@ def _search(
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=24)
     search = optuna.create_study(sampler=sampler)
-    search.enqueue_trial({"eta": 0.3, "gamma": 1.5, "pause_s": 1200.0, "prediction_rate": 0.7})
+    search.enqueue_trial({"eta": 0.3, "gamma": 1.5, "pause_s": 1200.0, "restart": True})
     found: list[Trial] = []
     with ThreadPoolExecutor(jobs) as pool:
         while len(found) < trials:
@@ -201,7 +204,10 @@ def _candidate(privacy: Privacy, clock: Clock, trial: Any) -> Settings:
         return settings
     pause_s = trial.suggest_float("pause_s", 30.0, 3 * 3600.0, log=True)
     limit_m = pause_s * SKIP_KMH / 3.6
-    return replace(settings, speed_kmh=SKIP_KMH, limit_m=limit_m, restart=clock == "tested")
+    restart = clock == "tested"
+    if clock == "any":
+        restart = trial.suggest_categorical("restart", [True, False])
+    return replace(settings, speed_kmh=SKIP_KMH, limit_m=limit_m, restart=restart)
 
 
 def _tried(training: Sequence[Queries], goal: Goal, candidate: Settings, seed: int) -> Trial:

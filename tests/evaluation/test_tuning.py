@@ -1,0 +1,145 @@
+"""Tuning: on some users, for others, the same for the same seed, and better than the paper."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hereish
+from hereish.errors import ParameterError
+from hereish.evaluation import data, front, tuning
+from hereish.evaluation.sampling import Queries, sample
+from hereish.evaluation.settings import Settings
+from hereish.evaluation.tuning import Goal, Tuned, tune
+
+PRIVACY = hereish.Privacy(math.log(10), 100)
+GOAL = Goal.of_accuracy(PRIVACY, 3000)
+GEOLIFE = Path(__file__).parents[3] / "shared" / "data" / "geolife.parquet"
+
+
+@pytest.fixture(scope="module")
+def city() -> data.Trajectories:
+    return data.synthetic(users=80)
+
+
+@pytest.fixture(scope="module")
+def tuned(city: data.Trajectories) -> Tuned:
+    return tune(city, GOAL, p=0.5, trials=12, samples=2)
+
+
+def test_the_limits_are_those_of_independent_noise() -> None:
+    assert GOAL.mean_m == pytest.approx(1542.6, abs=0.5)
+    assert GOAL.p90_m == 3000
+
+
+def test_it_beats_the_paper_for_users_that_it_has_not_seen(tuned: Tuned) -> None:
+    ours, theirs = tuned.held_out["tuned"], tuned.held_out["paper"]
+    assert ours[2].rate < theirs[1].rate  # not even their intervals meet
+    assert tuned.training_users + tuned.held_out_users == 80
+    assert tuned.trials[0].score < 1e6
+    assert 0.3 < tuned.settings.prediction_rate < 1.0
+
+
+def test_trials_that_count_are_within_the_limits(tuned: Tuned) -> None:
+    good = [trial for trial in tuned.trials if trial.score < 1e6]
+    assert good
+    for trial in good:
+        assert trial.numbers.error_mean_m <= GOAL.mean_m
+        assert trial.numbers.error_p90_m <= GOAL.p90_m
+    assert min(trial.score for trial in tuned.trials) == min(t.numbers.rate for t in good)
+
+
+def test_the_same_seed_gives_the_same_whatever_the_jobs(
+    city: data.Trajectories, tuned: Tuned
+) -> None:
+    again = tune(city, GOAL, p=0.5, trials=12, samples=2, jobs=3)
+    assert again == tuned
+    other = tune(city, GOAL, p=0.5, trials=12, samples=2, seed=2)
+    assert other.settings != tuned.settings
+
+
+def test_users_are_seen_or_measured_on_and_never_both(
+    city: data.Trajectories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[set[int]] = []
+
+    def watched(given: data.Trajectories, slow: object, p: float, rng: object) -> Queries:
+        asked.append(set(given.user.tolist()))
+        return sample(given, slow, p, rng)  # type: ignore[arg-type]  # passed on
+
+    monkeypatch.setattr(tuning, "sample", watched)
+    tune(city, GOAL, p=0.5, trials=4, samples=1, train_share=0.25)
+    training, held_out = asked
+    assert not training & held_out
+    assert len(training) == 20
+
+
+def test_at_a_rate_it_makes_the_error_small(city: data.Trajectories) -> None:
+    goal = replace(GOAL, rate=1 / 60)
+    found = tune(city, goal, p=0.5, trials=12, samples=2)
+    best = min(found.trials, key=lambda trial: trial.score)
+    assert best.numbers.rate <= 1 / 60
+    assert best.numbers.error_mean_m < found.held_out["paper"][0].error_mean_m
+
+
+def test_what_cannot_be_tuned_on_is_said(city: data.Trajectories) -> None:
+    alone = city.take(np.array([0]))
+    with pytest.raises(ParameterError, match="at least two users"):
+        tune(alone, GOAL, trials=4)
+    with pytest.raises(ParameterError, match="nobody asks often enough"):
+        tune(data.synthetic(users=4), GOAL, p=1.0, trials=4)
+
+
+def test_the_front_has_what_nobody_beats(tuned: Tuned, tmp_path: Path) -> None:
+    best = front.front(tuned.trials)
+    for trial in tuned.trials:
+        beaten = [
+            t.numbers.rate <= trial.numbers.rate
+            and t.numbers.error_mean_m <= trial.numbers.error_mean_m
+            for t in best
+        ]
+        assert any(beaten)
+    rates = [trial.numbers.rate for trial in best]
+    assert rates == sorted(rates)
+    front.draw(tuned, tmp_path / "front.png")
+    assert (tmp_path / "front.png").read_bytes().startswith(b"\x89PNG")
+
+
+# Found by `hereish tune geolife.parquet --p P --sampling S --skip tested --trials 120` with samples
+# of 1 (p = 0) and 3; the rates are the most that were asked for, on users that were not tuned on.
+WANTED = {
+    ("authors", 0.0): (0.0070, 2217.99, 0.38355, 1.45212, 8881.11),
+    ("authors", 0.2): (0.0150, 2618.14, 0.38541, 1.48991, 7149.95),
+    ("gaps", 0.2): (0.0110, 2511.80, 0.28127, 1.27720, 11420.51),
+    ("gaps", 0.5): (0.0185, 2728.98, 0.34964, 2.26622, 19176.88),
+}
+
+
+@pytest.fixture(scope="module")
+def geolife() -> data.Trajectories:
+    if not GEOLIFE.is_file():
+        pytest.skip("needs geolife.parquet, which is not ours to ship")
+    return data.load([str(GEOLIFE)], jobs=2)
+
+
+@pytest.mark.parametrize(("sampling", "p"), WANTED)
+def test_settings_do_for_geolife_users_that_were_not_tuned_on(
+    geolife: data.Trajectories, sampling: str, p: float
+) -> None:
+    wanted, accuracy_m, eta, gamma, limit_m = WANTED[sampling, p]
+    settings = Settings(math.log(10), 100, accuracy_m, eta, gamma, 0.7, 30.0, limit_m, True)
+    cut = data.cut_at_silence(geolife) if sampling == "gaps" else geolife
+    kept, slow = data.of_somebody_on_foot(cut)
+    users = np.random.default_rng(1).permutation(np.unique(kept.user))
+    others = ~np.isin(kept.user, users[: round(0.5 * len(users))])
+    label = slow[np.repeat(others, np.diff(kept.offsets))]
+    rng = np.random.default_rng(99)  # queries and noise that the tuning did not see either
+    queries = [sample(kept.take(others), label, p, rng) for _ in range(1 if p == 0 else 3)]
+    numbers = tuning._sums(settings.mechanism(), queries, 77).numbers()
+    assert numbers.rate <= wanted
+    assert numbers.error_mean_m <= 1543
+    assert numbers.error_p90_m <= 3000
