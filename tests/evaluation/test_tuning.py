@@ -95,16 +95,13 @@ def test_what_cannot_be_tuned_on_is_said(city: data.Trajectories) -> None:
 
 
 def test_the_front_has_what_nobody_beats(tuned: Tuned, tmp_path: Path) -> None:
-    best = front.front(tuned.trials)
-    for trial in tuned.trials:
-        beaten = [
-            t.numbers.rate <= trial.numbers.rate
-            and t.numbers.error_mean_m <= trial.numbers.error_mean_m
-            for t in best
-        ]
-        assert any(beaten)
-    rates = [trial.numbers.rate for trial in best]
-    assert rates == sorted(rates)
+    every = [point for trial in tuned.trials for point in trial.tried]
+    assert len(every) == 12 * 6
+    best = front.front(every)
+    for rate, error_m in every:
+        assert any(r <= rate and e <= error_m for r, e in best)
+    assert [rate for rate, _ in best] == sorted(rate for rate, _ in best)
+    assert [e for _, e in best] == sorted((e for _, e in best), reverse=True)
     front.draw(tuned, tmp_path / "front.png")
     assert (tmp_path / "front.png").read_bytes().startswith(b"\x89PNG")
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from hereish.evaluation.tuning import Trial, Tuned
+from hereish.evaluation.tuning import Tuned
 
 _BLUE, _ORANGE, _GREEN, _GREY = "#0072b2", "#d55e00", "#008060", "#8c8c8c"
 
 
-def front(trials: tuple[Trial, ...]) -> list[Trial]:
-    """The trials that no other beats in rate and error, from the lowest rate on."""
-    best: list[Trial] = []
-    for trial in sorted(trials, key=lambda t: (t.numbers.rate, t.numbers.error_mean_m)):
-        if not best or trial.numbers.error_mean_m < best[-1].numbers.error_mean_m:
-            best.append(trial)
+Point = tuple[float, float]  # rate, and average error in metres
+
+
+def front(points: Iterable[Point]) -> list[Point]:
+    """The points that no other beats in rate and error, from the lowest rate on."""
+    best: list[Point] = []
+    for rate, error_m in sorted(points):
+        if not best or error_m < best[-1][1]:
+            best.append((rate, error_m))
     return best
 
 
@@ -26,17 +30,11 @@ def draw(tuned: Tuned, path: Path) -> None:
     figure = Figure(figsize=(9, 6), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    good = [t for t in tuned.trials if t.score < 1e6]
-    bad = [t for t in tuned.trials if t.score >= 1e6]
-    for some, colour, words in (
-        (bad, "#cccccc", "tried, errors too large"),
-        (good, _BLUE, "tried, within the limits"),
-    ):
-        if some:
-            axes.scatter(*_places(some), s=18, color=colour, alpha=0.6, label=words, linewidths=0)
-    best = front(tuple(good))
-    if best:
-        axes.plot(*_places(best), color=_BLUE, lw=1.2, label="not beaten in both")
+    every = [point for trial in tuned.trials for point in trial.tried]
+    axes.scatter(*_places(every), s=9, color="#c4c4c4", label="tried", linewidths=0)
+    good = [(t.numbers.rate, t.numbers.error_mean_m) for t in tuned.trials if t.score < 1e6]
+    axes.scatter(*_places(good), s=18, color=_BLUE, alpha=0.6, label="just within the limits")
+    axes.plot(*_places(front(every)), color=_BLUE, lw=1.2, label="not beaten in both")
     marks = (("paper", "s", _GREY), ("independent", "^", _GREY), ("tuned", "*", _ORANGE))
     for name, marker, colour in marks:
         numbers, low, high = tuned.held_out[name]
@@ -55,8 +53,9 @@ def draw(tuned: Tuned, path: Path) -> None:
     axes.axhline(
         tuned.goal.mean_m / 1000, color=_GREEN, ls="--", lw=1, label="limit of the average"
     )
-    axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
+    # Where something can be seen: noise far beyond the limits was tried too.
+    axes.set_xlim(0, 110 * tuned.held_out["independent"][0].rate)
+    axes.set_ylim(0, 1.6 * tuned.goal.mean_m / 1000)
     axes.set_xlabel("rate: budget for a report, %")
     axes.set_ylabel("average error, km")
     axes.set_title("Tuned on some users, measured on others (with 95 % intervals)", loc="left")
@@ -70,6 +69,5 @@ def draw(tuned: Tuned, path: Path) -> None:
 _CALLED = {"tuned": "tuned", "paper": "the paper's settings", "independent": "independent noise"}
 
 
-def _places(trials: list[Trial]) -> tuple[list[float], list[float]]:
-    rates = [100 * trial.numbers.rate for trial in trials]
-    return rates, [trial.numbers.error_mean_m / 1000 for trial in trials]
+def _places(points: Sequence[Point]) -> tuple[list[float], list[float]]:
+    return [100 * rate for rate, _ in points], [error_m / 1000 for _, error_m in points]

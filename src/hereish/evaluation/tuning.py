@@ -56,6 +56,7 @@ class Trial:
     settings: Settings
     numbers: Numbers
     score: float
+    tried: tuple[tuple[float, float], ...] = ()  # rate and average error of all noises tried
 
 
 @dataclass(frozen=True)
@@ -216,6 +217,7 @@ def _tried(training: Sequence[Queries], goal: Goal, candidate: Settings, seed: i
     least = Sphere().c_noise(0.9) / goal.privacy.eps_per_m * 2.5
     low, high = math.log(least), math.log(max(2.0 * goal.p90_m, 4.0 * least))
     best = None
+    tried = []
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
         settings = replace(candidate, noise_accuracy_m=math.exp(middle))
@@ -226,8 +228,8 @@ def _tried(training: Sequence[Queries], goal: Goal, candidate: Settings, seed: i
             high = middle
         if fits and (best is None or trial.score < best.score):
             best = trial
-        last = trial
-    return best or replace(last, score=1e6 + last.score)
+        tried.append((trial.numbers.rate, trial.numbers.error_mean_m))
+    return replace(best or replace(trial, score=1e6 + trial.score), tried=tuple(tried))
 
 
 def _judged(
