@@ -72,7 +72,14 @@ _WHAT, _HOW = "What is tuned", "How it runs"
     help="Never spare a test; for a while after fresh noise; also after a passed test; the best.",
 )
 @options.columns
-@options.option(_HOW, "--trials", type=click.IntRange(4), default=150, show_default=True)
+@options.option(
+    _HOW,
+    "--trials",
+    type=click.IntRange(4),
+    default=150,
+    show_default=True,
+    help="How many to try.",
+)
 @options.option(
     _HOW,
     "--train-share",

@@ -92,8 +92,8 @@ def load(
 
 
 def synthetic(users: int = 600, seed: int = 1) -> Trajectories:
-    """The made-up city, with a fix every minute or so, for those who have no data."""
-    day = sample.day(users, seed, points_each=900)
+    """The made-up city, with a fix every two minutes or so, for those who have no data."""
+    day = sample.day(users, seed, points_each=400)
     return Trajectories("synthetic", day.at_s, day.points, day.offsets, np.arange(users), users)
 
 

@@ -42,8 +42,8 @@ def draw(tuned: Tuned, path: Path) -> None:
         axes.errorbar(
             rate,
             error,
-            xerr=[[rate - 100 * low.rate], [100 * high.rate - rate]],
-            yerr=[[error - low.error_mean_m / 1000], [high.error_mean_m / 1000 - error]],
+            xerr=_arms(rate, 100 * low.rate, 100 * high.rate),
+            yerr=_arms(error, low.error_mean_m / 1000, high.error_mean_m / 1000),
             fmt=marker,
             color=colour,
             ms=14 if name == "tuned" else 9,
@@ -67,6 +67,11 @@ def draw(tuned: Tuned, path: Path) -> None:
 
 
 _CALLED = {"tuned": "tuned", "paper": "the paper's settings", "independent": "independent noise"}
+
+
+def _arms(value: float, low: float, high: float) -> list[list[float]]:
+    """How far an interval reaches down and up; never less than nothing, by rounding."""
+    return [[max(0.0, value - low)], [max(0.0, high - value)]]
 
 
 def _places(points: Sequence[Point]) -> tuple[list[float], list[float]]:
