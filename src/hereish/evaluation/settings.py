@@ -87,7 +87,8 @@ def _numbers(
 ) -> dict[str, float]:
     if not isinstance(told, dict):
         raise ParameterError(f"{path} has no part [{part}]")
-    unknown = set(told) - {*fields, "restart_after_passed_test"}
+    flags = {"restart_after_passed_test"} if part == "skip" else set()
+    unknown = set(told) - {*fields, *flags}
     if unknown:
         raise ParameterError(f"{path}: [{part}] {min(unknown)} means nothing here")
     values = {}
