@@ -21,7 +21,7 @@ from hereish.traces.piece import Columns
 EXAMPLE = """\b
 Examples:
   hereish tune -o settings.toml --trials 12 --p 0.5
-  hereish tune geolife.parquet -o settings.toml --p 0.5 --trials 12 --picture front.png
+  hereish tune geolife.parquet -o settings.toml --p 0.1 --trials 8 --picture front.png
   hereish sanitize walk.gpx -o public.gpx --settings settings.toml
 """
 WARNING = (

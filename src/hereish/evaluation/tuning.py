@@ -124,8 +124,8 @@ def tune(
         [sample(kept.take(who), slow[np.repeat(who, points)], p, rng) for _ in range(times)]
         for who in (_some(kept.user, seen, rng), ~seen)
     ]
-    training, held_out = parts
-    if not all(len(queries) for part in parts for queries in part):
+    training, held_out = ([queries for queries in part if len(queries)] for part in parts)
+    if not (training and held_out):
         raise ParameterError(f"at p = {p:g} nobody asks often enough; try a smaller p")
     found, best = _search(training, goal, clock, trials, seed, jobs, progress)
     # What to expect of guesses; it only decides whether hereish warns that they do not pay.
