@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import timedelta
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -109,7 +109,7 @@ class PredictiveMechanism:
             return "NOT PRIVATE: a part of the mechanism is for tests only."
         return f"For {self.window.covers()}: {self.privacy}."
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Names the parts and their settings, so that a saved state is not used with others."""
         parts = (self.budget, self.space, self.prediction, self.test, self.skip, self.window)

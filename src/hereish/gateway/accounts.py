@@ -1,0 +1,254 @@
+"""Users, their policies and tokens: what an operator does."""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, text, update
+
+from hereish.errors import HereishError, ParameterError
+from hereish.gateway import tokens
+from hereish.gateway.book import Standing
+from hereish.gateway.ledger import Ledger
+from hereish.gateway.policy import Policy
+from hereish.gateway.tables import (
+    counts,
+    destinations,
+    entries,
+    outbox,
+    policies,
+    receipts,
+    removed,
+    users,
+)
+from hereish.gateway.tables import tokens as token_rows
+from hereish.windows import NoReset
+
+_LONGEST_NAME = 64
+
+
+class Unknown(HereishError):  # noqa: N818  # it says what it is
+    """There is no such user or token."""
+
+
+class TokenRow(NamedTuple):
+    """A token as its operator may see it."""
+
+    id: str
+    device: str
+    created_s: float
+    revoked_s: float | None
+    encrypted: bool
+    show_release: bool
+
+
+class Account(NamedTuple):
+    """A user as the operator may see them: no place, not even a released one."""
+
+    name: str
+    created_s: float
+    disabled_s: float | None
+    version: int
+    policy: Policy
+    waiting: Policy | None  # applies from a later window on
+    standing: Standing
+    guarantee: str
+    entries: int
+    tokens: list[TokenRow]
+
+
+def name_of(text: str, what: str = "user") -> str:
+    """A name as it is kept: two spellings of one name would be two budgets."""
+    name = unicodedata.normalize("NFC", text.strip())
+    if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or set(name) & set("/:"):
+        raise ParameterError(
+            f"the name of a {what} has 1 to {_LONGEST_NAME} letters, digits, spaces or signs other "
+            f"than / and :, found {text!r}"
+        )
+    return name
+
+
+def add_user(ledger: Ledger, name: str, policy: Policy) -> None:
+    """A user with a first policy."""
+    name = name_of(name)
+    policy.build()  # says what is wrong with it
+    now_s = time.time()
+    with ledger.database.writing() as tx:
+        gone = select(removed.c.name_key).where(removed.c.name_key == ledger.keys.name(name))
+        if tx.execute(gone).first() is not None:
+            raise ParameterError(
+                f"{name!r} was deleted, and a new user of that name would get a second budget for "
+                "the same days; choose another name"
+            )
+        if tx.execute(select(users.c.id).where(users.c.name == name)).first() is not None:
+            raise ParameterError(f"there is a user {name!r} already")
+        row = {"name": name, "created_s": now_s, "forwards": 0}
+        user_id = tx.execute(insert(users).returning(users.c.id), row).scalar_one()
+        policy_id = _add_policy(tx, user_id, 1, policy, now_s)
+        tx.execute(update(users).where(users.c.id == user_id).values(policy_id=policy_id))
+
+
+def _add_policy(tx: Connection, user_id: int, version: int, policy: Policy, now_s: float) -> int:
+    row = {
+        "user_id": user_id,
+        "version": version,
+        "body": policy.to_json(),
+        "created_s": now_s,
+    }
+    return int(tx.execute(insert(policies).returning(policies.c.id), row).scalar_one())
+
+
+def set_policy(ledger: Ledger, name: str, policy: Policy) -> int:
+    """Another policy for a user; returns its version.
+
+    It applies from the first window on that begins after the present one has ended, and that
+    holds no report of the present policy: so no window is paid twice.
+    """
+    mechanism = policy.build()
+    with ledger.database.writing() as tx:
+        user = _locked(tx, name)
+        if user.state is not None:
+            present = ledger.rules_of(tx, user.policy_id).mechanism
+            if any(isinstance(m.window, NoReset) for m in (present, mechanism)):
+                raise ParameterError(
+                    "one budget for ever has no next window, so a policy with window none can "
+                    "neither follow nor be followed by another once there are reports; add a new "
+                    "user"
+                )
+        newest = select(func.max(policies.c.version)).where(policies.c.user_id == user.id)
+        version = int(tx.execute(newest).scalar_one()) + 1
+        policy_id = _add_policy(tx, user.id, version, policy, time.time())
+        # Nothing was reported yet: nothing was paid, so it applies at once.
+        column = users.c.policy_id if user.state is None else users.c.next_policy_id
+        changed: dict[str, int | None] = {column.name: policy_id}
+        if user.state is None:
+            changed["next_policy_id"] = None
+        tx.execute(update(users).where(users.c.id == user.id).values(changed))
+        return version
+
+
+def listed(ledger: Ledger) -> list[tuple[str, float | None]]:
+    """Names, and since when they are disabled, if they are."""
+    with ledger.database.reading() as tx:
+        rows = tx.execute(select(users.c.name, users.c.disabled_s).order_by(users.c.name))
+        return [(row.name, row.disabled_s) for row in rows]
+
+
+def shown(ledger: Ledger, name: str, now_s: float | None = None) -> Account:
+    """What an operator may know about a user."""
+    with ledger.database.reading() as tx:
+        user = _found(tx, name)
+        book = ledger.book(tx, user)
+        number = select(func.count()).select_from(entries).where(entries.c.user_id == user.id)
+        keys = select(token_rows).where(token_rows.c.user_id == user.id)
+        return Account(
+            name=user.name,
+            created_s=user.created_s,
+            disabled_s=user.disabled_s,
+            version=book.rules.version,
+            policy=book.rules.policy,
+            waiting=None if book.following is None else book.following.policy,
+            standing=book.standing(time.time() if now_s is None else now_s),
+            guarantee=book.rules.mechanism.guarantee,
+            entries=tx.execute(number).scalar_one(),
+            tokens=[
+                TokenRow(
+                    row.id,
+                    row.device,
+                    row.created_s,
+                    row.revoked_s,
+                    row.passphrase is not None,
+                    row.show_release,
+                )
+                for row in tx.execute(keys.order_by(token_rows.c.created_s))
+            ],
+        )
+
+
+def set_disabled(ledger: Ledger, name: str, disabled: bool) -> None:
+    """A disabled user's tokens are refused, and nothing is forwarded."""
+    with ledger.database.writing() as tx:
+        user = _locked(tx, name)
+        at_s = (user.disabled_s or time.time()) if disabled else None
+        tx.execute(update(users).where(users.c.id == user.id).values(disabled_s=at_s))
+
+
+def delete_user(ledger: Ledger, name: str) -> None:
+    """Forget a user and all that was released. Only a keyed hash of the name stays."""
+    with ledger.database.writing() as tx:
+        if ledger.database.sqlite:
+            tx.execute(text("PRAGMA secure_delete = ON"))  # overwritten, not only unlinked
+        user = _locked(tx, name)
+        theirs = select(destinations.c.id).where(destinations.c.user_id == user.id)
+        tx.execute(delete(outbox).where(outbox.c.destination_id.in_(theirs)))
+        for table in (destinations, counts, receipts, entries, token_rows, policies):
+            tx.execute(delete(table).where(table.c.user_id == user.id))
+        tx.execute(delete(users).where(users.c.id == user.id))
+        tx.execute(
+            insert(removed),
+            {"name_key": ledger.keys.name(user.name), "removed_s": time.time()},
+        )
+
+
+def new_token(
+    ledger: Ledger,
+    name: str,
+    device: str,
+    *,
+    passphrase: str | None = None,
+    show_release: bool = False,
+) -> str:
+    """A token for a device of a user. Nobody can see it a second time."""
+    device = name_of(device, "device")
+    token = tokens.new()
+    presented = tokens.presented(token)
+    if presented is None:
+        raise RuntimeError("a new token has the shape of one")
+    with ledger.database.writing() as tx:
+        user = _locked(tx, name)
+        sealed = None
+        if passphrase is not None:
+            sealed = ledger.keys.seal(passphrase, about=f"passphrase {presented.id}")
+        tx.execute(
+            insert(token_rows),
+            {
+                "id": presented.id,
+                "user_id": user.id,
+                "device": device,
+                "digest": presented.digest,
+                "created_s": time.time(),
+                "passphrase": sealed,
+                "show_release": show_release,
+            },
+        )
+    return token
+
+
+def revoke_token(ledger: Ledger, token_id: str) -> None:
+    """A token that is never taken again. Takes the id, or the whole token."""
+    whole = tokens.presented(token_id)
+    known = whole.id if whole is not None else token_id.removeprefix("hereish_")
+    with ledger.database.writing() as tx:
+        row = tx.execute(select(token_rows).where(token_rows.c.id == known)).one_or_none()
+        if row is None:
+            raise Unknown("there is no such token; 'hereish user show NAME' lists their ids")
+        if row.revoked_s is None:
+            change = update(token_rows).where(token_rows.c.id == known)
+            tx.execute(change.values(revoked_s=time.time()))
+
+
+def _found(tx: Connection, name: str) -> Row[Any]:
+    return _one(tx, select(users).where(users.c.name == name_of(name)), name)
+
+
+def _locked(tx: Connection, name: str) -> Row[Any]:
+    return _one(tx, select(users).where(users.c.name == name_of(name)).with_for_update(), name)
+
+
+def _one(tx: Connection, query: Any, name: str) -> Row[Any]:
+    user: Row[Any] | None = tx.execute(query).one_or_none()
+    if user is None:
+        raise Unknown(f"there is no user {name!r}; 'hereish user list' lists them")
+    return user

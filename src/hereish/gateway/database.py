@@ -1,0 +1,174 @@
+"""The database of the ledger: SQLite in a file, or PostgreSQL. Their differences end here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.util import CommandError
+from sqlalchemy import Connection, Engine, create_engine, event, exc, make_url, text
+
+from hereish.errors import HereishError, ParameterError
+
+POOL = 8
+_WAIT_S = 10
+_UPGRADE_LOCK = 0x68657265  # any number, the same in all processes
+
+
+class LedgerUnreachable(HereishError):  # noqa: N818  # it says what it is
+    """The database cannot be used just now. Nothing was released.
+
+    `lost` says that the connection broke, so that another one may do.
+    """
+
+    def __init__(self, words: str, *, lost: bool = False) -> None:
+        super().__init__(words)
+        self.lost = lost
+
+
+class Database:
+    """An engine, and how to begin a transaction that may write."""
+
+    def __init__(self, url: str, *, pool: int = POOL) -> None:
+        self.engine = _engine(url, pool)
+        self.sqlite = self.engine.dialect.name == "sqlite"
+        self.on_connect: Callable[[Any], None] | None = None
+        self._writer = threading.Lock()
+        self._file = Path(self.engine.url.database or "") if self.sqlite else None
+        self._inode: int | None = None
+        event.listen(self.engine, "connect", self._connected)
+        if self.sqlite:
+            event.listen(self.engine, "begin", _begin)
+
+    def _connected(self, connection: Any, _: Any) -> None:
+        if self.sqlite:
+            _prepare_sqlite(connection)
+            self._inode = self._inode_now()
+        if self.on_connect is not None:
+            self.on_connect(connection)
+
+    def _inode_now(self) -> int | None:
+        try:
+            return self._file.stat().st_ino if self._file else None
+        except OSError:
+            return None
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that may write; it is durable when this ends without an error."""
+        if not self.sqlite:
+            with _translated(), self.engine.begin() as connection:
+                yield connection
+            return
+        # SQLite has one writer at a time. Threads queue here, where waiting is cheap and fair;
+        # among processes SQLite itself waits.
+        with self._writer:
+            if self._inode != self._inode_now():  # another file lies there now
+                self.engine.dispose()
+            with (
+                _translated(),
+                self.engine.connect().execution_options(hereish_writes=True) as connection,
+                connection.begin(),
+            ):
+                yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that only reads."""
+        with _translated(), self.engine.connect() as connection:
+            yield connection
+
+    def upgrade(self) -> None:
+        """Make the tables, or bring those of an earlier version up to date."""
+        config = Config()
+        config.set_main_option("script_location", "hereish.gateway:migrations")
+        with self.writing() as connection:
+            if not self.sqlite:  # on SQLite the transaction itself keeps others out
+                connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _UPGRADE_LOCK})
+            config.attributes["connection"] = connection
+            try:
+                command.upgrade(config, "head")
+            except CommandError:
+                raise ParameterError(
+                    "the ledger was made by a newer hereish than this one; install that or newer"
+                ) from None
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def last_number(connection: Any, *, sqlite: bool) -> int:
+    """The highest number that an entry ever had, by a connection of the driver itself."""
+    cursor = connection.cursor()
+    try:
+        if sqlite:
+            cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
+        else:
+            cursor.execute("SELECT CASE WHEN is_called THEN last_value END FROM entries_id_seq")
+        row = cursor.fetchone()
+    finally:
+        cursor.close()
+    if not sqlite:
+        connection.rollback()  # reading began a transaction
+    return int(row[0]) if row and row[0] is not None else 0
+
+
+def _engine(url: str, pool: int) -> Engine:
+    try:
+        parsed = make_url(url)
+        driver = parsed.drivername
+        if driver not in ("sqlite", "postgresql+psycopg"):
+            raise exc.ArgumentError
+        settings: dict[str, Any] = {"hide_parameters": True}  # they may be keys and names
+        if driver == "sqlite":
+            if not parsed.database or parsed.database == ":memory:":
+                raise ParameterError("the ledger must be a file, such as sqlite:////path/ledger.db")
+            settings["connect_args"] = {"check_same_thread": False, "timeout": _WAIT_S}
+            settings["pool_size"], settings["max_overflow"] = pool, 64
+        else:
+            settings["connect_args"] = {
+                "connect_timeout": _WAIT_S,
+                # Nobody waits for ever, and nobody is waited for for ever.
+                "options": f"-c lock_timeout={_WAIT_S}s -c statement_timeout={3 * _WAIT_S}s "
+                f"-c idle_in_transaction_session_timeout={3 * _WAIT_S}s",
+            }
+            settings["pool_size"], settings["max_overflow"] = pool, 0
+            settings["pool_timeout"] = _WAIT_S
+        return create_engine(parsed, **settings)
+    except (exc.ArgumentError, exc.NoSuchModuleError):
+        raise ParameterError(
+            "the database must be sqlite:////path/ledger.db or "
+            "postgresql+psycopg://user@host/name; found something else"
+        ) from None
+    except ImportError:
+        raise ParameterError("the gateway needs more: pip install 'hereish[gateway]'") from None
+
+
+def _prepare_sqlite(connection: Any) -> None:
+    connection.isolation_level = None  # transactions begin where we say so, in _begin
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("hereish_writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Trouble of the driver in words of ours: its own may hold values."""
+    try:
+        yield
+    except exc.DBAPIError as wrong:
+        kind = type(wrong.orig).__name__
+        raise LedgerUnreachable(
+            f"the ledger cannot be used just now ({kind})", lost=wrong.connection_invalidated
+        ) from None
+    except exc.TimeoutError:
+        raise LedgerUnreachable("the ledger cannot be used just now (all are busy)") from None

@@ -1,0 +1,272 @@
+"""The ledger: fixes in, releases out, one transaction a request.
+
+A release and its cost are committed before anything leaves. The lock on the user's row keeps two
+processes from serving one user at the same moment. A report that is sent again gets the same
+answer, so every call may be repeated, whatever became of the first one.
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from sqlalchemy import Connection, Row, bindparam, insert, literal, select
+
+from hereish.errors import HereishError
+from hereish.gateway.book import Book, Entry, Standing
+from hereish.gateway.database import Database, LedgerUnreachable, last_number
+from hereish.gateway.fixes import Fix, Release
+from hereish.gateway.keys import Keys, KeyTrouble, load
+from hereish.gateway.mark import Mark, Restored
+from hereish.gateway.places import Places
+from hereish.gateway.policy import Policy, Rules, mechanism_of
+from hereish.gateway.scribe import AHEAD_S, Answer, Device, Scribe, policy_row
+from hereish.gateway.tables import entries, ledger, tokens, users
+from hereish.gateway.tokens import Presented
+
+# PostgreSQL hands out numbers before it commits them, so a few may come in another order.
+_OUT_OF_ORDER = 1000
+
+
+class Refused(HereishError):  # noqa: N818  # it says what it is
+    """The token is unknown, revoked, or its user is disabled."""
+
+
+class Reported(NamedTuple):
+    """All answers of a request, in the order of its fixes, and where the budget stands."""
+
+    device: Device
+    answers: list[Answer]
+    standing: Standing
+    policy: Policy
+
+
+_DEVICE = (
+    tokens.c.digest,
+    tokens.c.device,
+    tokens.c.revoked_s,
+    tokens.c.passphrase,
+    tokens.c.show_release,
+    users.c.id,
+    users.c.name,
+    users.c.disabled_s,
+    users.c.policy_id,
+    users.c.next_policy_id,
+    users.c.state,
+    users.c.closed_s,
+    users.c.forwards,
+)
+_account = (
+    select(*_DEVICE)
+    .join_from(tokens, users, tokens.c.user_id == users.c.id)
+    .where(tokens.c.id == bindparam("token"))
+)
+# The lock of the user: SQLite has one for all, taken when the transaction began.
+_locked_account = _account.with_for_update(of=users)
+
+
+class Ledger:
+    """Open one a process; its methods may be called from many threads."""
+
+    def __init__(self, database: Database, keys: Keys, mark: Mark) -> None:
+        self.database = database
+        self.keys = keys
+        self.mark = mark
+        self.restored: str | None = None
+        self._rules: dict[int, Rules] = {}  # policies never change, so they may be kept
+        database.on_connect = self._connected
+
+    @classmethod
+    def open(cls, where: Places, *, check: bool = True, pool: int = 8) -> Ledger:
+        """The ledger, its tables made or brought up to date.
+
+        Raises Restored if it stands below its mark, unless `check` is off; then nothing but
+        `accept` should be called.
+        """
+        database = Database(where.database, pool=pool)
+        try:
+            database.upgrade()
+            with database.writing() as tx:
+                known = tx.execute(select(ledger.c.id, ledger.c.key_check)).one_or_none()
+                # A new key for a new ledger only: an old one needs its own.
+                keys = load(where.key_file, create=known is None)
+                if known is None:
+                    name = str(uuid4())
+                    tx.execute(
+                        insert(ledger),
+                        {"id": name, "key_check": keys.check, "created_s": time.time()},
+                    )
+                else:
+                    name = known.id
+                    if not hmac.compare_digest(known.key_check, keys.check):
+                        raise KeyTrouble("this is not the key that the ledger was made with")
+            mark = Mark(where.mark, name)
+            database.engine.dispose()
+        except BaseException:
+            database.close()
+            raise
+        opened = cls(database, keys, mark)
+        try:
+            if check:
+                with database.reading():
+                    pass  # connects, and so checks
+            else:
+                database.on_connect = None
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    def close(self) -> None:
+        self.database.close()
+        self.mark.close()
+
+    def _connected(self, connection: Any) -> None:
+        """A new connection may lead to a ledger that was restored while nobody looked."""
+        self._unless_restored(last_number(connection, sqlite=self.database.sqlite))
+
+    def _unless_restored(self, last: int) -> None:
+        if self.restored is None:
+            try:
+                self.mark.check(last)
+            except Restored as told:
+                self.restored = str(told)
+        if self.restored is not None:
+            raise Restored(self.restored)
+
+    # What a device asks
+
+    def report(
+        self,
+        token: Presented,
+        fixes: Sequence[Fix],
+        *,
+        tid: str | None = None,
+        answers: bool = True,
+        now_s: float | None = None,
+    ) -> Reported:
+        """Answer fixes, oldest first, whatever their order. Paid and durable when it returns.
+
+        Without `answers`, those that can be had for free are not looked up.
+        Raises Refused, LedgerUnreachable or Restored; then nothing was released.
+        """
+        now_s = time.time() if now_s is None else now_s
+        try:
+            return self._report(token, fixes, tid, answers, now_s)
+        except LedgerUnreachable as trouble:
+            if not trouble.lost:
+                raise
+        # The connection had broken. Whether or not it was committed, the same call does no harm.
+        return self._report(token, fixes, tid, answers, now_s)
+
+    def _report(
+        self, token: Presented, fixes: Sequence[Fix], tid: str | None, answers: bool, now_s: float
+    ) -> Reported:
+        told: list[Answer | None] = [None] * len(fixes)
+        with self.database.writing() as tx:
+            account = self._admitted(tx.execute(_locked_account, {"token": token.id}), token)
+            device = _device(account)
+            book = self.book(tx, account)
+            scribe = Scribe(tx, book, device, self.keys, tid, account.forwards, now_s)
+            for i in sorted(range(len(fixes)), key=lambda i: fixes[i].at_s):
+                told[i] = scribe.answer(self._on_clock(fixes[i]), answers)
+            added = scribe.write()
+            if added:
+                slack = 0 if self.database.sqlite else _OUT_OF_ORDER
+                self._unless_restored(min(added) + slack - 1)
+            # Of the time that was asked about, or of the present window if that is later.
+            standing_s = max([fix.at_s for fix in fixes] or [now_s])
+            if standing_s > now_s + AHEAD_S:
+                standing_s = now_s
+            standing = book.standing(standing_s)
+        if added:
+            self.mark.reach(max(added))  # before anything leaves
+        return Reported(device, [a for a in told if a is not None], standing, book.rules.policy)
+
+    def device(self, token: Presented) -> Device:
+        """Who a token speaks for."""
+        with self.database.reading() as tx:
+            return _device(self._admitted(tx.execute(_account, {"token": token.id}), token))
+
+    def budget(self, token: Presented) -> tuple[Device, Book]:
+        """The user's book, to be looked at only."""
+        with self.database.reading() as tx:
+            account = self._admitted(tx.execute(_account, {"token": token.id}), token)
+            return _device(account), self.book(tx, account)
+
+    def history(
+        self, token: Presented, before_s: float | None, limit: int
+    ) -> list[tuple[Release, str]]:
+        """Releases and their devices, newest first."""
+        with self.database.reading() as tx:
+            account = self._admitted(tx.execute(_account, {"token": token.id}), token)
+            found = (
+                select(*(entries.c[name] for name in Entry._fields))
+                .where(entries.c.user_id == account.id, entries.c.lat.is_not(None))
+                .order_by(entries.c.at_s.desc())
+                .limit(limit)
+            )
+            if before_s is not None:
+                found = found.where(entries.c.at_s < before_s)
+            releases = []
+            for row in tx.execute(found):
+                entry = Entry(*row)
+                release = entry.release(self.rules_of(tx, entry.policy_id))
+                if release is not None:
+                    releases.append((release, entry.device))
+            return releases
+
+    def alive(self) -> None:
+        """Raises if the ledger cannot be used."""
+        if self.restored is not None:
+            raise Restored(self.restored)
+        with self.database.reading() as tx:
+            tx.execute(select(literal(1)))
+
+    # Parts
+
+    def _admitted(self, found: Any, token: Presented) -> Row[Any]:
+        row: Row[Any] | None = found.one_or_none()
+        # Compared even if there is none, so that the time tells nothing.
+        digest = row.digest if row is not None else bytes(32)
+        right = hmac.compare_digest(digest, token.digest)
+        if row is None or not right or row.revoked_s is not None or row.disabled_s is not None:
+            raise Refused("the token is not known, was revoked, or its user is disabled")
+        return row
+
+    def book(self, tx: Connection, account: Row[Any]) -> Book:
+        """The book of a row of users."""
+        following = account.next_policy_id
+        return Book(
+            self.rules_of(tx, account.policy_id),
+            None if following is None else self.rules_of(tx, following),
+            account.state,
+            account.closed_s,
+        )
+
+    def rules_of(self, tx: Connection, policy_id: int) -> Rules:
+        """A policy and its mechanism."""
+        rules = self._rules.get(policy_id)
+        if rules is None:
+            row = tx.execute(policy_row, {"policy": policy_id}).one()
+            policy, mechanism = mechanism_of(row.body)
+            rules = Rules(policy_id, row.version, policy, mechanism)
+            if len(self._rules) >= 100_000:
+                self._rules.clear()
+            self._rules[policy_id] = rules
+        return rules
+
+    @staticmethod
+    def _on_clock(fix: Fix) -> Fix:
+        """Its time as a datetime has it, so that it stays the same through every format."""
+        return fix._replace(at_s=datetime.fromtimestamp(fix.at_s, UTC).timestamp())
+
+
+def _device(account: Row[Any]) -> Device:
+    return Device(
+        account.id, account.name, account.device, account.passphrase, account.show_release
+    )
