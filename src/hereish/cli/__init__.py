@@ -24,6 +24,13 @@ GROUPS = {
         "plan": "what a setting means, before it is used",
         "tune": "settings that suit people like those in your data",
     },
+    "Gateway": {
+        "serve": "the gateway: a phone in, a private place out",
+        "user": "who may use the gateway, and with which policy",
+        "token": "what a device signs in with",
+        "forward": "where releases go on to",
+        "ledger": "looking after the gateway's ledger",
+    },
     "Research": {"evaluate": "the paper's case study on your data"},
 }
 COMMANDS = {name: words for group in GROUPS.values() for name, words in group.items()}

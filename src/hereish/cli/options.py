@@ -79,12 +79,12 @@ promise = together(
     ),
     option(_PROMISE, "--radius", default="100m", show_default=True, help="Where it holds."),
 )
-_SPENT = "How it is spent: --accuracy or --reports"
+SPENT = "How it is spent: --accuracy or --reports"
 spending = together(
-    option(_SPENT, "--accuracy", help="Fresh reports lie within this, nine times out of ten: 3km."),
-    option(_SPENT, "--reports", type=int, help="About how many reports the budget shall last for."),
+    option(SPENT, "--accuracy", help="Fresh reports lie within this, nine times out of ten: 3km."),
+    option(SPENT, "--reports", type=int, help="About how many reports the budget shall last for."),
     option(
-        _SPENT,
+        SPENT,
         "--mechanism",
         type=click.Choice(["predictive", "independent"]),
         default="predictive",
@@ -92,6 +92,50 @@ spending = together(
         help="Guess and test, or fresh noise each time.",
     ),
 )
+tuning = together(
+    option(
+        SPENT,
+        "--skip-speed",
+        default="off",
+        show_default=True,
+        metavar="SPEED|off",
+        help="Spare the test while somebody this fast, such as 30km/h, could not have gone far.",
+    ),
+    option(
+        SPENT,
+        "--settings",
+        metavar="FILE",
+        type=click.Path(),
+        help="What hereish tune has written, in place of --accuracy and the other settings.",
+    ),
+)
+
+
+def on_exhausted(group: str) -> Decorator:
+    """What happens when the budget is spent."""
+    return option(
+        group,
+        "--on-exhausted",
+        type=click.Choice(["stop", "predict"]),
+        default="stop",
+        show_default=True,
+        help="When it is spent: release nothing, or the last report again.",
+    )
+
+
+_IN_SETTINGS = ("level", "radius", "accuracy", "reports", "mechanism", "skip_speed")
+
+
+def unless_in_settings() -> None:
+    """Refuse options that a file of settings says already."""
+    ctx = click.get_current_context()
+    for name in _IN_SETTINGS:
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise ParameterError(
+                f"--settings says it already: leave out --{name.replace('_', '-')}"
+            )
+
+
 _COLUMNS = "What is read"
 columns = together(
     option(_COLUMNS, "--user", help="Column of the users; @file or @folder: each is a user."),

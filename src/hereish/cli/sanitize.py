@@ -14,7 +14,6 @@ import click
 from hereish.cli import options, units
 from hereish.cli.progress import Progress
 from hereish.cli.words import far
-from hereish.errors import ParameterError
 from hereish.mechanism import OnExhausted, PredictiveMechanism
 from hereish.traces.files import sanitize_files
 from hereish.traces.piece import Columns
@@ -45,21 +44,7 @@ read from standard output before it was closed.
 )
 @options.promise
 @options.spending
-@options.option(
-    "How it is spent: --accuracy or --reports",
-    "--skip-speed",
-    default="off",
-    show_default=True,
-    metavar="SPEED|off",
-    help="Spare the test while somebody this fast, such as 30km/h, could not have gone far.",
-)
-@options.option(
-    "How it is spent: --accuracy or --reports",
-    "--settings",
-    metavar="FILE",
-    type=click.Path(),
-    help="What hereish tune has written, in place of --accuracy and the other settings.",
-)
+@options.tuning
 @options.option(
     "What has one budget",
     "--window",
@@ -75,14 +60,7 @@ read from standard output before it was closed.
     help="Take each user's points at least this far apart, such as 5min. A log with a fix every "
     "two seconds does not fit a budget; thirty reports a day do.",
 )
-@options.option(
-    "What has one budget",
-    "--on-exhausted",
-    type=click.Choice(["stop", "predict"]),
-    default="stop",
-    show_default=True,
-    help="When it is spent: release nothing, or the last report again.",
-)
+@options.on_exhausted("What has one budget")
 @options.columns
 @options.option("What is read", "--drop-bad", is_flag=True, help="Leave out what cannot be used.")
 @options.option(
@@ -183,19 +161,11 @@ def _say(words: str, out: str) -> None:
         click.echo(f"hereish: note: {out} is complete; its summary could not be printed", err=True)
 
 
-_IN_SETTINGS = ("level", "radius", "accuracy", "reports", "mechanism", "skip_speed")
-
-
 def _tuned(name: str, window: Window, on_exhausted: OnExhausted) -> PredictiveMechanism:
     """The mechanism of a file of settings, which says everything that these options say."""
     from hereish.evaluation.settings import read
 
-    ctx = click.get_current_context()
-    for option in _IN_SETTINGS:
-        if ctx.get_parameter_source(option) is click.core.ParameterSource.COMMANDLINE:
-            raise ParameterError(
-                f"--settings says it already: leave out --{option.replace('_', '-')}"
-            )
+    options.unless_in_settings()
     return read(name).mechanism(window, on_exhausted)
 
 

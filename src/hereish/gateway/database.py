@@ -102,9 +102,8 @@ class Database:
         self.engine.dispose()
 
 
-def last_number(connection: Any, *, sqlite: bool) -> int:
-    """The highest number that an entry ever had, by a connection of the driver itself."""
-    cursor = connection.cursor()
+def last_number(cursor: Any, *, sqlite: bool) -> int:
+    """The highest number that an entry ever had, by a cursor of the driver itself."""
     try:
         if sqlite:
             cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
@@ -113,8 +112,6 @@ def last_number(connection: Any, *, sqlite: bool) -> int:
         row = cursor.fetchone()
     finally:
         cursor.close()
-    if not sqlite:
-        connection.rollback()  # reading began a transaction
     return int(row[0]) if row and row[0] is not None else 0
 
 

@@ -127,7 +127,10 @@ class Ledger:
 
     def _connected(self, connection: Any) -> None:
         """A new connection may lead to a ledger that was restored while nobody looked."""
-        self._unless_restored(last_number(connection, sqlite=self.database.sqlite))
+        last = last_number(connection.cursor(), sqlite=self.database.sqlite)
+        if not self.database.sqlite:
+            connection.rollback()  # reading began a transaction
+        self._unless_restored(last)
 
     def _unless_restored(self, last: int) -> None:
         if self.restored is None:

@@ -152,6 +152,8 @@ class Scribe:
     def _known(self, receipt: Any) -> Answer:
         """The answer that a report with this id had before."""
         entry = None if receipt.entry_at_s is None else self._in_force(receipt.entry_at_s)
+        if entry is not None and entry.at_s != receipt.entry_at_s:
+            entry = None  # it was forgotten, and an earlier one is not the same answer
         release = None if entry is None else self._release(entry)
         if release is not None and not receipt.own:
             release = again(release, receipt.at_s)

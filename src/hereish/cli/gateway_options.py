@@ -1,0 +1,146 @@
+"""What the commands of the gateway share: where its ledger is, and what a policy is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from hereish.cli import options, units
+from hereish.errors import ParameterError
+from hereish.evaluation import settings as tuned
+
+if TYPE_CHECKING:
+    from hereish.gateway.ledger import Ledger
+    from hereish.gateway.policy import Policy
+
+_WHERE = "Where the ledger is"
+where = options.together(
+    options.option(
+        _WHERE,
+        "--database",
+        metavar="URL",
+        envvar="HEREISH_DATABASE",
+        help="A file of SQLite, or postgresql+psycopg://user@host/name. Your own data folder if "
+        "not given.",
+    ),
+    options.option(
+        _WHERE,
+        "--key-file",
+        metavar="FILE",
+        envvar="HEREISH_KEY_FILE",
+        help="The key of the ledger; HEREISH_KEY may hold the key itself. Made with a new ledger.",
+    ),
+    options.option(
+        _WHERE,
+        "--mark",
+        metavar="FILE",
+        envvar="HEREISH_MARK",
+        help="The high-water mark: tells that a ledger was restored. Keep it out of backups.",
+    ),
+)
+_LIMITS = "What has one budget, and how often"
+policy = options.together(
+    options.promise,
+    options.spending,
+    options.tuning,
+    options.option(
+        _LIMITS,
+        "--window",
+        default="day",
+        show_default=True,
+        metavar="day|none|DURATION",
+        help="A fresh budget each day, never, or each 12h, say.",
+    ),
+    options.option(
+        _LIMITS,
+        "--time-zone",
+        default="UTC",
+        show_default=True,
+        metavar="NAME",
+        help="Where days begin, such as Europe/Helsinki.",
+    ),
+    options.option(
+        _LIMITS,
+        "--every",
+        default="1min",
+        show_default=True,
+        metavar="DURATION",
+        help="The smallest interval between reports. What comes sooner gets the last release "
+        "again, free.",
+    ),
+    options.on_exhausted(_LIMITS),
+)
+
+
+@contextmanager
+def opened(
+    database: str | None, key_file: str | None, mark: str | None, *, check: bool = True
+) -> Iterator[Ledger]:
+    """The ledger for one command."""
+    from_places, ledger_class = _gateway()
+    ledger = ledger_class.open(from_places(database, key_file, mark), check=check, pool=1)
+    try:
+        yield ledger
+    finally:
+        ledger.close()
+
+
+def _gateway() -> tuple[Any, Any]:
+    try:
+        from hereish.gateway.ledger import Ledger
+        from hereish.gateway.places import places
+    except ImportError:
+        raise ParameterError("the gateway needs more: pip install 'hereish[gateway]'") from None
+    return places, Ledger
+
+
+def policy_of(
+    level: str,
+    radius: str,
+    accuracy: str | None,
+    reports: int | None,
+    mechanism: str,
+    skip_speed: str,
+    settings: str | None,
+    window: str,
+    time_zone: str,
+    every: str,
+    on_exhausted: str,
+) -> Policy:
+    """The policy that the options describe."""
+    _gateway()
+    from hereish.gateway.policy import Policy
+
+    common: dict[str, Any] = {
+        "window": window if window in ("day", "none") else str(units.duration_s(window)),
+        "time_zone": time_zone,
+        "interval_s": 0.0 if every == "0" else units.duration_s(every),
+        "on_exhausted": on_exhausted,
+    }
+    if settings is not None:
+        options.unless_in_settings()
+        found = tuned.read(settings)
+        return Policy(
+            level=found.level,
+            radius_m=found.radius_m,
+            accuracy_m=found.noise_accuracy_m,
+            eta=found.eta,
+            gamma=found.gamma,
+            prediction_rate=found.prediction_rate,
+            skip_kmh=found.speed_kmh,
+            skip_limit_m=found.limit_m,
+            skip_since="tested" if found.restart else "hard",
+            **common,
+        )
+    if (accuracy is None) == (reports is None):
+        raise ParameterError("give either --accuracy, such as 3km, or --reports, such as 30")
+    return Policy(
+        level=units.level(level),
+        radius_m=units.length_m(radius),
+        accuracy_m=None if accuracy is None else units.length_m(accuracy),
+        reports=reports,
+        mechanism=mechanism,  # type: ignore[arg-type]  # one of the choices
+        skip_kmh=None if skip_speed == "off" else units.speed_kmh(skip_speed),
+        **common,
+    )

@@ -1,0 +1,137 @@
+"""`hereish serve`: the gateway between a phone and whatever wants its location."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hereish.cli import gateway_options, options
+from hereish.errors import HereishError, ParameterError
+
+if TYPE_CHECKING:
+    from hereish.gateway.ledger import Ledger
+
+DEFAULT_PORT = 8035
+EXAMPLE = """\b
+Examples:
+  hereish serve --help
+
+\b
+It listens on this machine alone unless --host says otherwise. TLS is left to a proxy in front:
+see the page about the gateway. It ends when it gets SIGTERM or Ctrl-C, after the requests that
+are under way.
+"""
+
+
+@click.command(
+    cls=options.Command, epilog=EXAMPLE, short_help="the gateway: a phone in, a private place out"
+)
+@options.option(
+    "How it runs", "--demo", is_flag=True, help="A made-up user and a ledger that is thrown away."
+)
+@options.option(
+    "How it runs", "--host", default="127.0.0.1", show_default=True, help="Address to listen on."
+)
+@options.option(
+    "How it runs",
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="Port to listen on.",
+)
+@options.option(
+    "How it runs",
+    "--rate",
+    type=click.FloatRange(0),
+    default=20.0,
+    show_default=True,
+    help="Requests a second that each token may make; 0 for no limit.",
+)
+@options.option(
+    "How it runs",
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="Lines of JSON on standard error. None of them has a place in it.",
+)
+@gateway_options.where
+def command(
+    demo: bool,
+    host: str,
+    port: int,
+    rate: float,
+    log_level: str,
+    database: str | None,
+    key_file: str | None,
+    mark: str | None,
+) -> None:
+    """Run the gateway: OwnTracks, Overland, OsmAnd, Traccar Client and GPSLogger report to it, and
+    what goes on from it is private. A ledger is made if there is none.
+    """
+    try:
+        from hereish.gateway import logs
+        from hereish.gateway.app import create_app
+        from hereish.gateway.ledger import Ledger
+        from hereish.gateway.places import Places, places
+        from hereish.gateway.server import serve
+    except ImportError:
+        raise ParameterError("the gateway needs more: pip install 'hereish[gateway]'") from None
+    _unless_taken(host, port)
+    logs.set_up(log_level)
+    folder = Path(tempfile.mkdtemp(prefix="hereish-demo-")) if demo else None
+    try:
+        if folder is not None:
+            if database or key_file or mark:
+                raise ParameterError("--demo has a ledger of its own; leave out where it is")
+            os.environ.pop("HEREISH_KEY", None)
+            where = Places(f"sqlite:///{folder / 'ledger.db'}", folder / "key", folder / "mark")
+        else:
+            where = places(database, key_file, mark)
+        ledger = Ledger.open(where)
+        if demo:
+            click.echo(_demo(ledger, host, port))
+        if not serve(create_app(ledger, per_s=rate), host, port):
+            raise HereishError(f"the gateway could not start on {host} port {port}")
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unless_taken(host: str, port: int) -> None:
+    """Say it before anything is made, in words of ours."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as wrong:
+        raise HereishError(
+            f"cannot listen on {host} port {port}: {wrong.strerror or wrong}; choose another --port"
+        ) from None
+
+
+def _demo(ledger: Ledger, host: str, port: int) -> str:
+    from hereish.gateway import accounts
+    from hereish.gateway.policy import Policy
+
+    accounts.add_user(ledger, "demo", Policy(math.log(10), 100.0, accuracy_m=3000.0))
+    token = accounts.new_token(ledger, "demo", "phone", show_release=True)
+    at = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    now = "'\"$(date -u +%Y-%m-%dT%H:%M:%SZ)\"'"
+    return (
+        f"A user named demo, with a ledger that is thrown away at the end.\n\n"
+        f"token: {token}\n\nTry, in another terminal:\n\n"
+        f"curl -H 'Authorization: Bearer {token}' "
+        f'-d \'{{"lat": 60.1699, "lon": 24.9384, "at": "{now}"}}\' {at}/v1/report\n\n'
+        f"OwnTracks: HTTP mode, {at}/owntracks, any user name, the token as the password.\n"
+        f"Your releases on a map: {at}/ (sign in with the token)"
+    )

@@ -1,0 +1,198 @@
+"""`hereish user`: who may use the gateway, and with which policy."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hereish.cli import gateway_options, options
+
+if TYPE_CHECKING:
+    from hereish.gateway.accounts import Account
+
+EXAMPLE = """\b
+Examples:
+  hereish user add alice --accuracy 3km --time-zone Europe/Helsinki
+  hereish user list
+  hereish user show alice
+  hereish user policy alice --reports 30 --every 5min
+  hereish user disable alice
+  hereish user enable alice
+  hereish user delete alice --yes
+"""
+_JSON = options.option("Other", "--json", "as_json", is_flag=True, help="The same for programs.")
+
+
+@click.group(epilog=EXAMPLE, short_help="who may use the gateway, and with which policy")
+def command() -> None:
+    """Add, show and change the users of the gateway. A user is one person with one budget, however
+    many devices they have.
+    """
+
+
+@command.command(cls=options.Command)
+@click.argument("name", metavar="NAME")
+@gateway_options.policy
+@gateway_options.where
+def add(
+    name: str, database: str | None, key_file: str | None, mark: str | None, **said: Any
+) -> None:
+    """Add a user with a policy. Give --accuracy or --reports."""
+    policy = gateway_options.policy_of(**said)
+    with gateway_options.opened(database, key_file, mark) as ledger:
+        from hereish.gateway import accounts
+
+        accounts.add_user(ledger, name, policy)
+    click.echo(f"added {name}. {policy.build().guarantee}")
+    click.echo(f"Now a token for each device: hereish token new {name} --device phone")
+
+
+@command.command(cls=options.Command)
+@click.argument("name", metavar="NAME")
+@gateway_options.policy
+@gateway_options.where
+def policy(
+    name: str, database: str | None, key_file: str | None, mark: str | None, **said: Any
+) -> None:
+    """Give a user another policy. It applies from the next window on, so that no window's budget is
+    spent twice. All of it is said anew: what is left out has its default.
+    """
+    new = gateway_options.policy_of(**said)
+    with gateway_options.opened(database, key_file, mark) as ledger:
+        from hereish.gateway import accounts
+
+        version = accounts.set_policy(ledger, name, new)
+        waits = accounts.shown(ledger, name).waiting is not None
+    when = "from the next window on" if waits else "from now on: nothing was reported yet"
+    click.echo(f"policy {version} of {name} applies {when}. {new.build().guarantee}")
+
+
+@command.command("list", cls=options.Command)
+@_JSON
+@gateway_options.where
+def list_(database: str | None, key_file: str | None, mark: str | None, as_json: bool) -> None:
+    """List the users."""
+    with gateway_options.opened(database, key_file, mark) as ledger:
+        from hereish.gateway import accounts
+
+        found = accounts.listed(ledger)
+    if as_json:
+        rows = [{"name": name, "disabled": at_s is not None} for name, at_s in found]
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    for name, disabled_s in found:
+        click.echo(name if disabled_s is None else f"{name}  (disabled {_date(disabled_s)})")
+    if not found:
+        click.echo("there is no user yet: hereish user add NAME --accuracy 3km", err=True)
+
+
+@command.command(cls=options.Command)
+@click.argument("name", metavar="NAME")
+@_JSON
+@gateway_options.where
+def show(
+    name: str, database: str | None, key_file: str | None, mark: str | None, as_json: bool
+) -> None:
+    """Show a user: policy, budget, devices. No place is shown, not even a released one."""
+    with gateway_options.opened(database, key_file, mark) as ledger:
+        from hereish.gateway import accounts, destinations
+
+        account = accounts.shown(ledger, name)
+        forwards = len(destinations.listed(ledger, name))
+    click.echo(_as_json(account, forwards) if as_json else _in_words(account, forwards))
+
+
+@command.command(cls=options.Command)
+@click.argument("name", metavar="NAME")
+@gateway_options.where
+def disable(name: str, database: str | None, key_file: str | None, mark: str | None) -> None:
+    """Refuse all tokens of a user, and forward nothing."""
+    _set_disabled(name, True, database, key_file, mark)
+
+
+@command.command(cls=options.Command)
+@click.argument("name", metavar="NAME")
+@gateway_options.where
+def enable(name: str, database: str | None, key_file: str | None, mark: str | None) -> None:
+    """Take the tokens of a disabled user again."""
+    _set_disabled(name, False, database, key_file, mark)
+
+
+@command.command(cls=options.Command)
+@click.argument("name", metavar="NAME")
+@options.option("Other", "--yes", is_flag=True, help="Do it without asking.")
+@gateway_options.where
+def delete(
+    name: str, yes: bool, database: str | None, key_file: str | None, mark: str | None
+) -> None:
+    """Delete a user and all that was released. The name cannot be used again: that would be a
+    second budget for the same days.
+    """
+    if not yes:
+        click.confirm(f"Delete {name} and all their releases for ever?", abort=True)
+    with gateway_options.opened(database, key_file, mark) as ledger:
+        from hereish.gateway import accounts
+
+        accounts.delete_user(ledger, name)
+    click.echo(f"deleted {name}. Backups made before this still hold their releases")
+
+
+def _set_disabled(
+    name: str, disabled: bool, database: str | None, key_file: str | None, mark: str | None
+) -> None:
+    with gateway_options.opened(database, key_file, mark) as ledger:
+        from hereish.gateway import accounts
+
+        accounts.set_disabled(ledger, name, disabled)
+    click.echo(f"{name} is {'disabled' if disabled else 'enabled'}")
+
+
+def _date(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _as_json(account: Account, forwards: int) -> str:
+    def plain(value: object) -> object:
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return dataclasses.asdict(value)
+        return str(value)
+
+    told = account._asdict() | {
+        "standing": account.standing._asdict() | {"remaining": account.standing.remaining},
+        "tokens": [token._asdict() for token in account.tokens],
+        "destinations": forwards,
+    }
+    return json.dumps(told, indent=2, default=plain, ensure_ascii=False)
+
+
+def _in_words(account: Account, forwards: int) -> str:
+    standing, policy = account.standing, account.policy
+    spent = standing.spent / standing.total
+    state = "the budget is spent" if standing.exhausted else f"{1 - spent:.1%} of it is left"
+    rows = [
+        ("added", _date(account.created_s)),
+        ("promise", account.guarantee),
+        ("policy", f"version {account.version}, reports at least {policy.interval_s:g} s apart"),
+        ("budget", f"{spent:.1%} spent in {standing.reports} reports, {state}"),
+        ("", f"it covers {standing.window}"),
+        ("ledger", f"{account.entries} entries, forwarded to {forwards} destination(s)"),
+    ]
+    if account.waiting is not None:
+        rows.insert(3, ("", "another policy waits for a later window"))
+    if account.disabled_s is not None:
+        rows.insert(0, ("disabled", _date(account.disabled_s)))
+    for token in account.tokens:
+        marks = [f"made {_date(token.created_s)}"]
+        marks += ["OwnTracks passphrase"] if token.encrypted else []
+        marks += ["shows releases"] if token.show_release else []
+        marks += [f"revoked {_date(token.revoked_s)}"] if token.revoked_s is not None else []
+        rows.append((f"token {token.id}", f"{token.device}: {', '.join(marks)}"))
+    if not account.tokens:
+        rows.append(("tokens", f"none yet: hereish token new {account.name} --device phone"))
+    width = max(len(name) for name, _ in rows)
+    table = "\n".join(f"  {name.ljust(width)}   {value}" for name, value in rows)
+    return f"{account.name}\n{table}"

@@ -1,0 +1,93 @@
+"""Where every request passes: who asks, how often, what the ledger says, what is counted."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from hereish.errors import HereishError
+from hereish.gateway import tokens
+from hereish.gateway.counting import Tallies, day_of
+from hereish.gateway.fixes import Fix
+from hereish.gateway.forward import Forwarder
+from hereish.gateway.ledger import Ledger, Refused, Reported
+from hereish.gateway.limits import Limiter
+from hereish.gateway.metrics import Metrics
+from hereish.gateway.tokens import Presented
+
+
+class TooOften(HereishError):  # noqa: N818  # it says what it is
+    """A token that asks more often than it may."""
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__("too many requests with this token; wait a little")
+        self.wait_s = wait_s
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What the routes share."""
+
+    ledger: Ledger
+    limiter: Limiter
+    metrics: Metrics
+    tallies: Tallies
+    forwarder: Forwarder
+
+    def admit(self, shown: str | None) -> Presented:
+        """A token that may go on to the ledger, which says whether it is a true one."""
+        token = tokens.presented(shown) if shown else None
+        if token is None:
+            raise Refused("a token is needed: 'hereish token new' makes one")
+        wait_s = self.limiter.wait_s(token.digest)
+        if wait_s:
+            raise TooOften(wait_s)
+        return token
+
+    async def report(
+        self,
+        token: Presented,
+        fixes: Sequence[Fix],
+        *,
+        tid: str | None = None,
+        answers: bool = True,
+    ) -> Reported:
+        """Through the ledger, off the loop."""
+        reported = await run_in_threadpool(
+            self.ledger.report, token, fixes, tid=tid, answers=answers
+        )
+        fresh = False
+        for answer in reported.answers:
+            self.metrics.points.labels(answer.outcome).inc()
+            fresh = fresh or (answer.own and answer.outcome != "again")
+        day = day_of(reported.policy.time_zone)
+        self.tallies.add(reported.device, day, len(fixes))
+        if fresh:
+            self.forwarder.poke()
+        return reported
+
+
+def desk_of(request: Request) -> Desk:
+    desk = request.app.state.desk
+    if not isinstance(desk, Desk):
+        raise RuntimeError("the gateway has not started")
+    return desk
+
+
+def shown_token(request: Request) -> str | None:
+    """The token of a request: as Bearer, or as the password of Basic (whose user is not asked)."""
+    scheme, _, told = request.headers.get("authorization", "").partition(" ")
+    told = told.strip()
+    if scheme.lower() == "bearer":
+        return told
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(told, validate=True).decode().partition(":")[2]
+        except (binascii.Error, ValueError):
+            return None
+    return None

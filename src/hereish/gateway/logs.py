@@ -1,0 +1,64 @@
+"""Structured logs: a line of JSON each, made of words of ours. No place can be in one.
+
+Texts of exceptions are never written, because they may quote what was sent; their type and the
+line that raised them are.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger("hereish.gateway")
+# What others log may hold addresses or values: only that something happened, and how bad it is.
+_OURS = ("hereish",)
+_KNOWN = ("uvicorn", "uvicorn.error")
+
+
+class Line(logging.Formatter):
+    """A record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+        }
+        name = record.name
+        if name.split(".")[0] in _OURS:
+            line["event"] = record.msg
+            line |= getattr(record, "told", {})
+        else:
+            line["event"] = "library"
+            line["logger"] = name
+            if name in _KNOWN and not record.exc_info:
+                line["words"] = record.getMessage()
+        if record.exc_info and record.exc_info[0] is not None:
+            line |= defect(record.exc_info[1])
+        return json.dumps(line, ensure_ascii=False)
+
+
+def defect(wrong: BaseException | None) -> dict[str, str]:
+    """What may be said of an exception: its type, and where it was raised."""
+    frames = traceback.extract_tb(wrong.__traceback__) if wrong is not None else []
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
+    return {"defect": type(wrong).__name__, "where": where}
+
+
+def tell(event: str, level: int = logging.INFO, **told: object) -> None:
+    """Write a line. `told` is public: never pass what a client sent."""
+    if log.isEnabledFor(level):
+        log.log(level, event, extra={"told": told})
+
+
+def set_up(level: str) -> None:
+    """All lines of this process to stderr, in this format."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Line())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    for name in (*_OURS, *_KNOWN):
+        logging.getLogger(name).setLevel(level.upper())

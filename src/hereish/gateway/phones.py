@@ -1,0 +1,70 @@
+"""The routes of phones' own apps. Each answers what its app needs to hear, and no more."""
+
+from __future__ import annotations
+
+import time
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from hereish.gateway.desk import desk_of, shown_token
+from hereish.gateway.protocols import osmand, overland, owntracks
+from hereish.gateway.words import PHONE_ANSWERS
+
+router = APIRouter(tags=["phones"])
+JSON = "application/json"
+
+
+@router.post("/owntracks", summary="OwnTracks in HTTP mode", responses=PHONE_ANSWERS)
+async def from_owntracks(request: Request) -> Response:
+    """Basic authentication with the token as the password. The user name and the headers
+    X-Limit-U and X-Limit-D are not asked who you are. Answers an array: empty, or with what was
+    released if the token was made with --show-release.
+    """
+    desk = desk_of(request)
+    token = desk.admit(shown_token(request))
+    device = await run_in_threadpool(desk.ledger.device, token)
+    passphrase = None
+    if device.passphrase is not None:
+        passphrase = desk.ledger.keys.open(device.passphrase, about=f"passphrase {token.id}")
+    message = owntracks.read(await request.body(), passphrase)
+    if message.fix is None:
+        return Response(b"[]", media_type=JSON)
+    shows = device.show_release
+    reported = await desk.report(token, [message.fix], tid=message.tid, answers=shows)
+    release = reported.answers[0].release if shows else None
+    back = owntracks.answer(release, message.tid, passphrase if message.encrypted else None)
+    return Response(back, media_type=JSON)
+
+
+@router.post("/overland", summary="Overland", responses=PHONE_ANSWERS)
+async def from_overland(request: Request) -> Response:
+    """Bearer authentication. A batch of up to 1,000 locations, in any order."""
+    desk = desk_of(request)
+    token = desk.admit(shown_token(request))
+    fixes = overland.read(await request.body())
+    await desk.report(token, fixes, answers=False)
+    return Response(overland.ANSWER, media_type=JSON)
+
+
+async def from_osmand(request: Request, secret: str) -> Response:
+    """OsmAnd, Traccar Client, GPSLogger: the token is the last part of the address."""
+    desk = desk_of(request)
+    token = desk.admit(secret)
+    body = await request.body()
+    kind = request.headers.get("content-type")
+    fixes = osmand.read(request.query_params.multi_items(), kind, body, time.time())
+    await desk.report(token, fixes, answers=False)
+    return Response(status_code=200)
+
+
+for _method in ("GET", "POST"):
+    router.add_api_route(
+        "/osmand/{secret}",
+        from_osmand,
+        methods=[_method],
+        summary="OsmAnd and Traccar",
+        operation_id=f"osmand_{_method.lower()}",
+        responses=PHONE_ANSWERS,
+    )

@@ -1,0 +1,92 @@
+"""What an operator does to a whole ledger: look at it, forget old things, go on after a restore."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from sqlalchemy import Connection, delete, func, select, text, update
+
+from hereish.gateway.database import last_number
+from hereish.gateway.ledger import Ledger
+from hereish.gateway.scribe import AHEAD_S
+from hereish.gateway.tables import counts, entries, outbox, receipts, tokens, users
+
+
+class Status(NamedTuple):
+    """Numbers about a ledger."""
+
+    users: int
+    tokens: int
+    entries: int
+    waiting: int
+    last: int
+    mark: int
+
+    @property
+    def restored(self) -> bool:
+        return self.last < self.mark
+
+
+def status(ledger: Ledger) -> Status:
+    with ledger.database.reading() as tx:
+
+        def rows(table: object) -> int:
+            found = select(func.count()).select_from(table)  # type: ignore[arg-type]  # a table
+            return int(tx.execute(found).scalar_one())
+
+        numbers = [rows(table) for table in (users, tokens, entries, outbox)]
+        a, b, c, d = numbers
+        return Status(a, b, c, d, _last(ledger, tx), ledger.mark.value())
+
+
+def prune(ledger: Ledger, before_s: float) -> dict[str, int]:
+    """Forget releases, ids and counts from before a time. Budgets stay as they are.
+
+    What is asked later about a time that was forgotten is answered with nothing, and is free.
+    """
+    with ledger.database.writing() as tx:
+        if ledger.database.sqlite:
+            tx.execute(text("PRAGMA secure_delete = ON"))  # overwritten, not only unlinked
+        day = time.strftime("%Y-%m-%d", time.gmtime(before_s))
+        gone = {
+            "releases": delete(entries).where(entries.c.at_s < before_s),
+            "ids": delete(receipts).where(receipts.c.made_s < before_s),
+            "counts": delete(counts).where(counts.c.day < day),
+        }
+        return {name: tx.execute(statement).rowcount for name, statement in gone.items()}
+
+
+def accept(ledger: Ledger) -> int:
+    """Go on with a restored ledger; returns how many users it closes windows for.
+
+    Nobody knows what was spent after the backup was made. So every window that has begun is taken
+    as spent, for everybody, and each user's next window is the first that is paid from again.
+    """
+    with ledger.database.writing() as tx:
+        # Phones may have been ahead of our clock.
+        closed = update(users).values(closed_s=time.time() + AHEAD_S)
+        changed = int(tx.execute(closed).rowcount)
+        mark = ledger.mark.value()
+        if _last(ledger, tx) < mark:
+            _move(ledger, tx, mark)
+        return changed
+
+
+def _last(ledger: Ledger, tx: Connection) -> int:
+    return last_number(tx.connection.cursor(), sqlite=ledger.database.sqlite)
+
+
+def _move(ledger: Ledger, tx: Connection, mark: int) -> None:
+    """Numbers go on after the mark, so that none is used for a second release."""
+    if not ledger.database.sqlite:
+        tx.execute(text("SELECT setval('entries_id_seq', :mark)"), {"mark": mark})
+        return
+    moved = tx.execute(
+        text("UPDATE sqlite_sequence SET seq = :mark WHERE name = 'entries'"), {"mark": mark}
+    )
+    if not moved.rowcount:
+        tx.execute(
+            text("INSERT INTO sqlite_sequence (name, seq) VALUES ('entries', :mark)"),
+            {"mark": mark},
+        )

@@ -1,0 +1,171 @@
+"""The routes of the library's own clients: /v1."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.security import HTTPBearer
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from hereish.gateway.book import NOTHING
+from hereish.gateway.counting import day_of
+from hereish.gateway.desk import desk_of, shown_token
+from hereish.gateway.fixes import Fix, Nonsense
+from hereish.gateway.scribe import AHEAD_S
+from hereish.gateway.words import (
+    ANSWERS,
+    Budget,
+    Devices,
+    DeviceToday,
+    History,
+    Past,
+    ReportIn,
+    ReportOut,
+    iso,
+)
+
+_LAST_S = 253_402_300_799.0  # the year 9999, where datetimes end
+# Only says in the schema what is needed; the desk looks at the token itself.
+_bearer = Depends(HTTPBearer(auto_error=False, description="A token of 'hereish token new'."))
+_OR_NULL = ("lat", "lon", "threshold_m", "accuracy_m")
+router = APIRouter(prefix="/v1", tags=["v1"], dependencies=[_bearer], responses=ANSWERS)
+
+
+class Unfit(Nonsense):
+    """JSON of the right kind with a field that cannot be used."""
+
+
+@router.post(
+    "/report",
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": ReportIn.model_json_schema()}},
+        }
+    },
+)
+async def report(request: Request) -> ReportOut:
+    """Report roughly where a device is. The same report sent again gets the same answer, free."""
+    desk = desk_of(request)
+    token = desk.admit(shown_token(request))
+    fix = _fix(await request.body())
+    reported = await desk.report(token, [fix])
+    [answer] = reported.answers
+    if answer.outcome == "ahead":
+        raise Unfit(
+            f"at must not lie more than {AHEAD_S:g} s ahead of the gateway's clock; check yours"
+        )
+    standing, release = reported.standing, answer.release
+    told = {name: getattr(release, name, None) for name in _OR_NULL}
+    return ReportOut(
+        **told,
+        at=iso(release.at_s if release else fix.at_s),
+        kind=release.kind if release else NOTHING,  # type: ignore[arg-type]  # it is "none"
+        cost=release.cost if release else 0.0,
+        spent=standing.spent,
+        remaining=standing.remaining,
+        window=standing.window,
+        eps_test=release.eps_test if release else 0.0,
+        eps_noise=release.eps_noise if release else 0.0,
+    )
+
+
+def _fix(body: bytes) -> Fix:
+    told = None
+    words = ""
+    try:
+        told = ReportIn.model_validate_json(body)
+    except ValidationError as wrong:  # its own words quote the input
+        fields = sorted(
+            {str(e["loc"][0]) for e in wrong.errors(include_input=False) if e["loc"]} & {*_EXPECTED}
+        )
+        words = "; ".join(_EXPECTED[field] for field in fields)
+    if told is None:
+        raise Unfit(words or "the body must be a JSON object with lat, lon and at")
+    if isinstance(told.at, datetime):
+        if told.at.utcoffset() is None:
+            raise Unfit("at must say its time zone, such as 2026-05-05T12:00:00Z")
+        at_s = told.at.timestamp()
+    else:
+        at_s = told.at
+    if not 0.0 <= at_s <= _LAST_S:
+        raise Unfit("at must lie after 1970, as ISO 8601 or in Unix seconds")
+    return Fix(told.lat, told.lon, at_s, told.id)
+
+
+_EXPECTED = {
+    "lat": "lat must be a number from -90 to 90",
+    "lon": "lon must be a number from -180 to 180",
+    "at": "at must be a time in ISO 8601 with a time zone, or Unix seconds",
+    "id": "id must be a text of 1 to 200 characters",
+}
+
+
+@router.get("/budget")
+async def budget(request: Request) -> Budget:
+    """Where the budget of the token's user stands."""
+    desk = desk_of(request)
+    token = desk.admit(shown_token(request))
+    device, book = await run_in_threadpool(desk.ledger.budget, token)
+    standing, policy = book.standing(time.time()), book.rules.policy
+    return Budget(
+        user=device.user,
+        device=device.device,
+        spent=standing.spent,
+        remaining=standing.remaining,
+        total=standing.total,
+        window=standing.window,
+        reports=standing.reports,
+        exhausted=standing.exhausted,
+        guarantee=book.rules.mechanism.guarantee,
+        interval_s=policy.interval_s,
+        time_zone=policy.time_zone,
+        on_exhausted=policy.on_exhausted,
+        policy_version=book.rules.version,
+        policy_changes=book.following is not None,
+    )
+
+
+@router.get("/history")
+async def history(
+    request: Request,
+    before: Annotated[datetime | None, Query(description="Only those before this time.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> History:
+    """What was released for the token's user, newest first. Releases only."""
+    desk = desk_of(request)
+    token = desk.admit(shown_token(request))
+    if before is not None and before.utcoffset() is None:
+        raise Unfit("before must say its time zone, such as 2026-05-05T12:00:00Z")
+    before_s = None if before is None else before.timestamp()
+    found = await run_in_threadpool(desk.ledger.history, token, before_s, limit)
+    releases = [
+        Past(
+            lat=release.lat,
+            lon=release.lon,
+            at=iso(release.at_s),
+            kind=release.kind,
+            cost=release.cost,
+            accuracy_m=release.accuracy_m,
+            window=release.window,
+            device=device,
+        )
+        for release, device in found
+    ]
+    return History(releases=releases, next=releases[-1].at if len(found) == limit else None)
+
+
+@router.get("/devices")
+async def devices(request: Request) -> Devices:
+    """How many points each device of the token's user sent today."""
+    desk = desk_of(request)
+    token = desk.admit(shown_token(request))
+    device, book = await run_in_threadpool(desk.ledger.budget, token)
+    day = day_of(book.rules.policy.time_zone)
+    sent = await run_in_threadpool(desk.tallies.today, desk.ledger, device.user_id, day)
+    rows = [DeviceToday(device=name, points_today=points) for name, points in sent.items()]
+    return Devices(day=day, devices=rows)

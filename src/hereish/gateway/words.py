@@ -1,0 +1,128 @@
+"""The shapes of requests and answers, as the OpenAPI schema shows them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+
+class Trouble(BaseModel):
+    """What went wrong, in words that repeat nothing of the request."""
+
+    error: str
+
+
+class ReportIn(BaseModel):
+    """Where a device is. It is used once, in the mechanism, and kept nowhere."""
+
+    lat: float = Field(
+        ge=-90, le=90, allow_inf_nan=False, strict=True, description="Degrees, WGS84."
+    )
+    lon: float = Field(
+        ge=-180, le=180, allow_inf_nan=False, strict=True, description="Degrees, WGS84."
+    )
+    at: datetime | Annotated[float, Field(strict=True)] = Field(
+        description="ISO 8601 with a time zone, or Unix seconds. Up to five minutes ahead."
+    )
+    id: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Of this report: the same id is the same report, and is paid once.",
+    )
+
+
+class ReportOut(BaseModel):
+    """What was released. Without a place (kind none) nothing was: the budget is spent, or nothing
+    is known of that time.
+    """
+
+    lat: float | None
+    lon: float | None
+    at: str
+    kind: Literal["hard", "easy", "untested", "none"]
+    cost: float
+    spent: float
+    remaining: float
+    window: str
+    eps_test: float
+    eps_noise: float
+    threshold_m: float | None
+    accuracy_m: float | None
+
+
+class Budget(BaseModel):
+    """Where the budget stands now."""
+
+    user: str
+    device: str
+    spent: float
+    remaining: float
+    total: float
+    window: str
+    reports: int
+    exhausted: bool
+    guarantee: str
+    interval_s: float
+    time_zone: str
+    on_exhausted: str
+    policy_version: int
+    policy_changes: bool = Field(description="Another policy waits for a later window.")
+
+
+class Past(BaseModel):
+    """One release."""
+
+    lat: float
+    lon: float
+    at: str
+    kind: Literal["hard", "easy", "untested"]
+    cost: float
+    accuracy_m: float
+    window: str
+    device: str
+
+
+class History(BaseModel):
+    """Releases, newest first; `next` is what to give as `before` for those before them."""
+
+    releases: list[Past]
+    next: str | None
+
+
+class DeviceToday(BaseModel):
+    """How many points a device sent today."""
+
+    device: str
+    points_today: int
+
+
+class Devices(BaseModel):
+    """The devices of a user that sent something today."""
+
+    day: str
+    devices: list[DeviceToday]
+
+
+def iso(at_s: float) -> str:
+    """A time as it is written in answers: UTC, and no more digits than it has."""
+    return datetime.fromtimestamp(at_s, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _answers(*codes: int) -> dict[int | str, dict[str, Any]]:
+    said = {
+        400: "The request means nothing.",
+        401: "No token, or one that is not taken.",
+        408: "The body did not arrive in time.",
+        413: "The body is too large.",
+        422: "A field is missing, of the wrong type or out of range.",
+        429: "Too many requests with this token.",
+        503: "The ledger cannot be used just now; nothing was released.",
+    }
+    return {code: {"model": Trouble, "description": said[code]} for code in codes}
+
+
+ANSWERS = _answers(400, 401, 408, 413, 422, 429, 503)
+PHONE_ANSWERS = _answers(400, 401, 408, 413, 429, 503)
