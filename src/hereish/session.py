@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hereish.arrays import Floats
+from hereish.arrays import Floats, PerLane
 from hereish.errors import BudgetExhausted, ParameterError, PointError, StateError
 from hereish.mechanism import PredictiveMechanism
 from hereish.randomness import SECURE, Draws, KeyedDraws, SeededDraws
@@ -33,6 +33,9 @@ class Report:
     cost: float
     at: datetime
     covers: str  # which reports share the budget that this one was paid from
+    eps_test: float = 0.0  # paid for the test, 0 if there was none
+    eps_noise: float = 0.0  # what noise cost if it was hard, 0 if none could be drawn
+    threshold: float = math.inf  # ±inf if there was no test
 
 
 class Session:
@@ -119,6 +122,9 @@ class Session:
             cost=float(release.cost[0]),
             at=at,
             covers=covers,
+            eps_test=_alone(release.eps_test),
+            eps_noise=_alone(release.eps_noise),
+            threshold=_alone(release.threshold),
         )
 
     def _uniforms(self, run: Run, point: Floats, at_s: Floats) -> Floats:
@@ -200,9 +206,12 @@ def _seconds(at: datetime) -> Floats:
 def _kind(release: Release) -> Kind:
     if release.hard[0]:
         return "hard"
-    threshold = release.threshold
-    alone = threshold[0] if isinstance(threshold, np.ndarray) and threshold.ndim else threshold
-    return "easy" if math.isfinite(alone) else "untested"
+    return "easy" if math.isfinite(_alone(release.threshold)) else "untested"
+
+
+def _alone(shared: PerLane) -> float:
+    """The number of the only lane."""
+    return float(shared[0] if isinstance(shared, np.ndarray) and shared.ndim else shared)
 
 
 def _plain(value: Any) -> Any:

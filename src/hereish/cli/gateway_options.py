@@ -63,11 +63,11 @@ policy = options.together(
     options.option(
         _LIMITS,
         "--every",
-        default="1min",
+        default="30min",
         show_default=True,
         metavar="DURATION",
-        help="The smallest interval between reports. What comes sooner gets the last release "
-        "again, free.",
+        help="The smallest interval between reports, or 0. What comes sooner gets the last "
+        "release again, free.",
     ),
     options.on_exhausted(_LIMITS),
 )

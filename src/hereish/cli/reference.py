@@ -56,15 +56,19 @@ def page() -> str:
         command = top.get_command(ctx, name)
         below = click.Context(command, parent=ctx, info_name=name)
         parts += [*_described(below), *_options(below), *_ending(command.epilog)]
+        if isinstance(command, click.Group):
+            for deeper in command.list_commands(below):
+                one = click.Context(command.commands[deeper], parent=below, info_name=deeper)
+                parts += [*_described(one, "###"), *_options(one)]
     parts += ["## Completion", _wrapped(_COMPLETION), _SHELLS]
     return "\n\n".join(parts) + "\n"
 
 
-def _described(ctx: click.Context) -> list[str]:
+def _described(ctx: click.Context, level: str = "##") -> list[str]:
     """The name of a command, how it is called, and what it does."""
     usage = " ".join([ctx.command_path, *ctx.command.collect_usage_pieces(ctx)])
     words = inspect.cleandoc(ctx.command.help or "").split("\n\n")
-    return [f"## {ctx.command_path}", f"Usage: `{usage}`", *map(_wrapped, words)]
+    return [f"{level} {ctx.command_path}", f"Usage: `{usage}`", *map(_wrapped, words)]
 
 
 def _commands() -> list[str]:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 8035
 EXAMPLE = """\b
 Examples:
-  hereish serve --help
+  hereish serve --demo
+  hereish serve --port 8080
+  hereish serve --database postgresql+psycopg://hereish@db.example.org/hereish
 
 \b
 It listens on this machine alone unless --host says otherwise. TLS is left to a proxy in front:
@@ -123,7 +125,8 @@ def _demo(ledger: Ledger, host: str, port: int) -> str:
     from hereish.gateway import accounts
     from hereish.gateway.policy import Policy
 
-    accounts.add_user(ledger, "demo", Policy(math.log(10), 100.0, accuracy_m=3000.0))
+    policy = Policy(math.log(10), 100.0, accuracy_m=3000.0, interval_s=10.0)
+    accounts.add_user(ledger, "demo", policy)
     token = accounts.new_token(ledger, "demo", "phone", show_release=True)
     at = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     now = "'\"$(date -u +%Y-%m-%dT%H:%M:%SZ)\"'"

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 EXAMPLE = """\b
 Examples:
   hereish user add alice --accuracy 3km --time-zone Europe/Helsinki
+  hereish user add bob --reports 30 --every 10min --on-exhausted predict
   hereish user list
   hereish user show alice
   hereish user policy alice --reports 30 --every 5min
   hereish user disable alice
   hereish user enable alice
-  hereish user delete alice --yes
+  hereish user delete bob --yes
 """
 _JSON = options.option("Other", "--json", "as_json", is_flag=True, help="The same for programs.")
 

@@ -75,11 +75,13 @@ def create_app(
     return app
 
 
-async def _refusal(_: Request, wrong: Exception) -> Response:
+async def _refusal(request: Request, wrong: Exception) -> Response:
     """Trouble in words of ours. FastAPI's own answers repeat the input."""
     headers: dict[str, str] = {}
     if isinstance(wrong, Refused):
-        status, headers = 401, {"WWW-Authenticate": 'Basic realm="hereish", Bearer'}
+        # A browser that is told Basic asks for a password by itself, over the owner's page.
+        basic = request.url.path == "/owntracks"
+        status, headers = 401, {"WWW-Authenticate": 'Basic realm="hereish"' if basic else "Bearer"}
     elif isinstance(wrong, TooOften):
         status, headers = 429, {"Retry-After": whole_s(wrong.wait_s)}
     elif isinstance(wrong, v1.Unfit):

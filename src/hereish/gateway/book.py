@@ -124,29 +124,27 @@ class Book:
         return at_s > last_s and at_s >= last_s + self.rules.policy.interval_s
 
     def add(self, fix: Fix, device: str, resend: bytes) -> Entry | None:
-        """The next entry; None if it would only say once more that the budget has ended.
+        """The next entry; None if it would only say once more that nothing is left.
 
         The secret goes into `Session.report` and nowhere else.
         """
-        self._turn(fix.at_s)
+        may_pay = self._turn(fix.at_s) and not self._closed(fix.at_s)
         window = _number(self.rules.mechanism.window, fix.at_s)
         newest = self.newest
-        ended = newest is not None and newest.kind == NOTHING and newest.window == window
-        if ended and newest is not None and newest.policy_id == self.rules.id:
-            return None
-        if self._closed_s is not None and not _later(
-            self.rules.mechanism.window, fix.at_s, self._closed_s
-        ):
-            entry = self._nothing(fix.at_s, window, device, resend)
-        else:
+        if newest is not None and newest.kind == NOTHING:
+            same = (newest.window, newest.policy_id) == (window, self.rules.id)
+            if same and (not may_pay or self.standing(fix.at_s).exhausted):
+                return None
+        entry = None
+        if may_pay:
             try:
                 at = datetime.fromtimestamp(fix.at_s, UTC)
                 report = self.session.report((fix.lat, fix.lon), at)
                 entry = self._entry(report, fix.at_s, device, resend)
             except BudgetExhausted:
-                entry = self._nothing(fix.at_s, window, device, resend)
-        self.newest = entry
-        return entry
+                entry = None
+        self.newest = entry or self._nothing(fix.at_s, window, device, resend)
+        return self.newest
 
     def _entry(self, report: Report, at_s: float, device: str, resend: bytes) -> Entry:
         m = self.rules.mechanism
@@ -194,23 +192,34 @@ class Book:
             resend=resend,
         )
 
-    def _turn(self, at_s: float) -> None:
-        """Begin with the policy that waits, where no window of either would be paid twice.
+    def _turn(self, at_s: float) -> bool:
+        """Begin with the policy that waits, if it is time; whether anything may be paid now.
 
-        The old window must be over, and no window of the new policy may hold a report that the
-        old one paid for. One budget for ever is never over.
+        The old policy begins no window any more. The new one begins with its first window that
+        holds no report of the old one, so that no window of either is paid twice. In between
+        nothing can be paid; there is no such time unless the change is one of windows or zones.
         """
         new = self.following
         if new is None:
-            return
-        if self.newest is not None:
-            paid_s = max(self.newest.at_s, self._closed_s or -math.inf)
-            windows = (self.rules.mechanism.window, new.mechanism.window)
-            if not all(_later(window, at_s, paid_s) for window in windows):
-                return
-            self._state = _carried(self.session, new.mechanism, at_s)
-            self._session = None
+            return True
+        released_s = float(self.session.run.at_s[0])
+        if not math.isnan(released_s):
+            paid_s = max(released_s, self._closed_s or -math.inf)
+            if not _later(self.rules.mechanism.window, at_s, paid_s):
+                return True
+            if not _later(new.mechanism.window, at_s, paid_s):
+                return False
+            self._state = _carried(self.session, new.mechanism)
+        else:
+            self._state = None
+        self._session = None
         self.rules, self.following = new, None
+        return True
+
+    def _closed(self, at_s: float) -> bool:
+        """Whether this time lies in a window that a restore has closed."""
+        closed_s = self._closed_s
+        return closed_s is not None and not _later(self.rules.mechanism.window, at_s, closed_s)
 
     def to_json(self) -> str:
         """For the ledger. Holds what was released, and no secret."""
@@ -225,13 +234,12 @@ class Book:
         m = self.rules.mechanism
         run = in_window(m, self.session.run, np.array([at_s]))
         number = int(run.window[0])
-        closed = self._closed_s is not None and not _later(m.window, at_s, self._closed_s)
         return Standing(
             spent=float(run.spent[0]),
             total=m.privacy.eps_per_m,
             window=m.window.covers(None if number == NO_WINDOW else number),
             reports=int(run.reports[0]),
-            exhausted=bool(run.ended[0]) or closed,
+            exhausted=bool(run.ended[0]) or self._closed(at_s),
         )
 
 
@@ -246,7 +254,7 @@ def _later(window: Window, at_s: float, than_s: float) -> bool:
     return number is not None and other is not None and number > other
 
 
-def _carried(session: Session, m: PredictiveMechanism, at_s: float) -> dict[str, Any]:
+def _carried(session: Session, m: PredictiveMechanism) -> dict[str, Any]:
     """The public history of a session, with a fresh budget of another mechanism."""
     empty = m.session().to_state()
     old = session.to_state()["run"]

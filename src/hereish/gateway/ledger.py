@@ -127,15 +127,16 @@ class Ledger:
 
     def _connected(self, connection: Any) -> None:
         """A new connection may lead to a ledger that was restored while nobody looked."""
+        mark = self.mark.value()  # first: others may go on between the two
         last = last_number(connection.cursor(), sqlite=self.database.sqlite)
         if not self.database.sqlite:
             connection.rollback()  # reading began a transaction
-        self._unless_restored(last)
+        self._unless_restored(last, mark)
 
-    def _unless_restored(self, last: int) -> None:
+    def _unless_restored(self, last: int, mark: int | None = None) -> None:
         if self.restored is None:
             try:
-                self.mark.check(last)
+                self.mark.check(last, mark)
             except Restored as told:
                 self.restored = str(told)
         if self.restored is not None:

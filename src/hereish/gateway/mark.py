@@ -33,18 +33,24 @@ class Mark:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         self._start = len(f"{_HEAD}{ledger}\n")
         self._known = 0
-        with _locked(self._file):
-            content = os.pread(self._file, 1024, 0).decode("ascii", "replace")
-            if not content:
-                os.pwrite(self._file, f"{_HEAD}{ledger}\n{0:0{_WIDTH}d}\n".encode(), 0)
-                os.fsync(self._file)
-            elif not content.startswith(f"{_HEAD}{ledger}\n"):
-                os.close(self._file)
-                raise Restored(
-                    f"{path} is the high-water mark of another ledger; "
-                    "give this one a file of its own with --mark"
-                )
-        self.value()
+        try:
+            with _locked(self._file):
+                self._begin(f"{_HEAD}{ledger}\n")
+            self.value()
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def _begin(self, head: str) -> None:
+        content = os.pread(self._file, 1024, 0).decode("ascii", "replace")
+        if not content:
+            os.pwrite(self._file, f"{head}{0:0{_WIDTH}d}\n".encode(), 0)
+            os.fsync(self._file)
+        elif not content.startswith(head):
+            raise Restored(
+                f"{self.path} is the high-water mark of another ledger; "
+                "give this one a file of its own with --mark"
+            )
 
     def value(self) -> int:
         """The mark as the file has it now."""
@@ -54,9 +60,9 @@ class Mark:
         self._known = max(self._known, int(number))
         return self._known
 
-    def check(self, last: int) -> None:
-        """Refuse a ledger whose last number is below the mark."""
-        mark = self.value()
+    def check(self, last: int, mark: int | None = None) -> None:
+        """Refuse a ledger whose last number is below the mark, as it was before one looked."""
+        mark = self.value() if mark is None else mark
         if last < mark:
             raise Restored(
                 f"the ledger ends at entry {last} and had come to {mark} before: it was restored "

@@ -20,7 +20,7 @@ from hereish.privacy import Privacy
 from hereish.skip import SkipBySpeed
 from hereish.windows import Day, Every, NoReset, Window
 
-DEFAULT_INTERVAL_S = 60.0
+DEFAULT_INTERVAL_S = 1800.0  # about 50 chances a day; a budget makes 20 to 50 reports
 _LONGEST_INTERVAL_S = 7 * 86400.0
 _SHORTEST_WINDOW_S = 60.0
 

@@ -1,0 +1,285 @@
+"""What a gateway says to its client: reports, budgets and history, or an error.
+
+    GatewayError               (a HereishError)
+    ├── TokenError         the token is not accepted
+    ├── RefusedError       the gateway refuses what was sent
+    ├── UnavailableError   no connection, or too busy, after all retries
+    └── AnswerError        an answer that no gateway would give
+
+Their words hold neither the token nor a place, and they carry no request and no cause.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple, TypeVar
+
+from hereish.errors import HereishError
+
+Result = TypeVar("Result")
+KINDS = ("hard", "easy", "untested", "none")
+# Worth another try, besides lost connections: too many requests, and servers that are not there.
+AGAIN = (429, 502, 503, 504)
+
+
+class GatewayError(HereishError):
+    """The root of the tree above.
+
+    `status` is the HTTP status if there was an answer. `report_id` is the report's, if it was one:
+    sent again with the same id, place and time it is not paid for twice. `retry_after_s` is how
+    long the gateway asks to wait, if it does.
+    """
+
+    def __init__(
+        self,
+        words: str,
+        *,
+        status: int | None = None,
+        report_id: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(words)
+        self.status = status
+        self.report_id = report_id
+        self.retry_after_s = retry_after_s
+
+
+class TokenError(GatewayError):
+    """The gateway does not accept the token."""
+
+
+class RefusedError(GatewayError):
+    """The gateway refuses what was sent; sending it again will not help."""
+
+
+class UnavailableError(GatewayError):
+    """The gateway could not be reached, or had no time, after all retries."""
+
+
+class AnswerError(GatewayError):
+    """Something answered, but not as a gateway does. A wrong address, or a newer gateway?"""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientReport:
+    """One release, as the gateway tells it. All of it is public.
+
+    `kind` is "none" and `value` is None if nothing was released: the budget is spent, or nothing
+    is known yet.
+    """
+
+    value: tuple[float, float] | None
+    kind: str
+    cost: float
+    at: datetime
+    window: str  # which reports share the budget that this one was paid from
+    spent: float
+    remaining: float
+    eps_test: float  # paid for the test, 0 if there was none
+    eps_noise: float  # what noise cost if it was hard, 0 if none could be drawn
+    threshold: float  # in metres; ±inf if there was no test
+
+    @property
+    def released(self) -> bool:
+        """Whether there is a place."""
+        return self.value is not None
+
+    @property
+    def lat(self) -> float | None:
+        """The released latitude."""
+        return self.value[0] if self.value else None
+
+    @property
+    def lon(self) -> float | None:
+        """The released longitude."""
+        return self.value[1] if self.value else None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What is spent and what is left of the present window."""
+
+    user: str
+    device: str
+    spent: float
+    remaining: float
+    total: float
+    window: str
+    guarantee: str
+    exhausted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PastRelease:
+    """An earlier release, as the gateway's history has it."""
+
+    value: tuple[float, float] | None
+    at: datetime
+    kind: str
+    cost: float
+    window: str
+    device: str
+
+
+class Answer(NamedTuple):
+    """An HTTP answer, as far as it is read."""
+
+    status: int
+    retry_after: str | None
+    body: bytes
+
+    @property
+    def wait_s(self) -> float | None:
+        """Retry-After, seconds or a date; None if it is absent or neither."""
+        text = (self.retry_after or "").strip()
+        if re.fullmatch(r"\d{1,9}", text):
+            return float(text)
+        try:
+            until = parsedate_to_datetime(text)
+            return max(0.0, (until - datetime.now(UTC)).total_seconds())
+        except (ValueError, TypeError):  # TypeError: a date without a time zone
+            return None
+
+
+def meaning(status: int) -> tuple[type[GatewayError], str]:
+    """What a status other than 200 says."""
+    if status in (401, 403):
+        return TokenError, "the gateway does not accept the token"
+    if status in AGAIN or status >= 500:
+        return UnavailableError, "the gateway is not available"
+    if status >= 400:
+        return RefusedError, "the gateway refuses this"
+    return AnswerError, "this is not how a gateway answers"
+
+
+class Fields:
+    """The fields of a JSON object, each taken as what it must be, or ValueError with its name."""
+
+    def __init__(self, fields: Any) -> None:
+        if not isinstance(fields, dict):
+            raise ValueError("its object")
+        self._fields: dict[str, Any] = fields
+
+    def raw(self, name: str) -> Any:
+        return self._fields.get(name)
+
+    def number(self, name: str) -> float:
+        value = self._fields.get(name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ValueError(name)
+        if not abs(value) < math.inf:
+            raise ValueError(name)
+        return float(value)
+
+    def text(self, name: str) -> str:
+        value = self._fields.get(name)
+        if not isinstance(value, str):
+            raise ValueError(name)
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self._fields.get(name)
+        if not isinstance(value, bool):
+            raise ValueError(name)
+        return value
+
+    def time(self, name: str) -> datetime:
+        try:
+            at = datetime.fromisoformat(self.text(name))
+        except ValueError:
+            raise ValueError(name) from None
+        if at.utcoffset() is None:
+            raise ValueError(name)
+        return at
+
+    def kind(self) -> str:
+        kind = self.text("kind")
+        if kind not in KINDS:
+            raise ValueError("kind")
+        return kind
+
+    def place(self) -> tuple[float, float] | None:
+        if self.raw("lat") is None and self.raw("lon") is None:
+            return None
+        return self.number("lat"), self.number("lon")
+
+
+def read(body: bytes, parse: Callable[[Fields], Result], report_id: str | None = None) -> Result:
+    """The body of an answer as `parse` understands it, or AnswerError without what was in it."""
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        fields = None
+    wrong = ""
+    try:
+        return parse(Fields(fields))
+    except (ValueError, OverflowError) as missing:
+        wrong = str(missing)
+    raise AnswerError(
+        f"the answer is not a gateway's: {wrong} is missing or broken", report_id=report_id
+    )
+
+
+def said(body: bytes) -> str | None:
+    """The words of an error, if there are any."""
+    try:
+        return Fields(json.loads(body)).text("error")
+    except (ValueError, RecursionError):
+        return None
+
+
+def as_report(fields: Fields) -> ClientReport:
+    value, kind = fields.place(), fields.kind()
+    if (value is None) != (kind == "none"):
+        raise ValueError("lat or lon")
+    untested = -math.inf if kind == "hard" else math.inf  # as a hereish.Report has it
+    return ClientReport(
+        value=value,
+        kind=kind,
+        cost=fields.number("cost"),
+        at=fields.time("at"),
+        window=fields.text("window"),
+        spent=fields.number("spent"),
+        remaining=fields.number("remaining"),
+        eps_test=fields.number("eps_test"),
+        eps_noise=fields.number("eps_noise"),
+        threshold=untested if fields.raw("threshold_m") is None else fields.number("threshold_m"),
+    )
+
+
+def as_budget(fields: Fields) -> Budget:
+    return Budget(
+        user=fields.text("user"),
+        device=fields.text("device"),
+        spent=fields.number("spent"),
+        remaining=fields.number("remaining"),
+        total=fields.number("total"),
+        window=fields.text("window"),
+        guarantee=fields.text("guarantee"),
+        exhausted=fields.flag("exhausted"),
+    )
+
+
+def as_page(fields: Fields) -> tuple[list[PastRelease], datetime | None]:
+    """The releases of a page, and before when the next one begins."""
+    rows = fields.raw("releases")
+    if not isinstance(rows, list):
+        raise ValueError("releases")
+    past = [
+        PastRelease(
+            value=row.place(),
+            at=row.time("at"),
+            kind=row.kind(),
+            cost=row.number("cost"),
+            window=row.text("window"),
+            device=row.text("device"),
+        )
+        for row in map(Fields, rows)
+    ]
+    return past, None if fields.raw("next") is None else fields.time("next")

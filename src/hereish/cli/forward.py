@@ -1,0 +1,128 @@
+"""`hereish forward`: where releases go on to."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from hereish.cli import gateway_options, options
+from hereish.errors import ParameterError
+
+EXAMPLE = """\b
+Examples:
+  hereish forward add alice http://127.0.0.1:8083/pub --format owntracks --login alice
+  hereish forward add alice mqtt://127.0.0.1/owntracks/alice/phone --format mqtt
+  hereish forward list alice
+"""
+
+
+@click.group(epilog=EXAMPLE, short_help="where releases go on to")
+def command() -> None:
+    """Send a user's releases on to OwnTracks Recorder, Dawarich, Home Assistant, Traccar or an MQTT
+    broker. Only the released place, its time, the initials and the noise radius leave.
+    """
+
+
+@command.command(cls=options.Command)
+@click.argument("user", metavar="USER")
+@click.argument("address", metavar="URL")
+@options.option(
+    "What is sent",
+    "--format",
+    "form",
+    type=click.Choice(["owntracks", "overland", "mqtt"]),
+    required=True,
+    help="OwnTracks or Overland over HTTP, or OwnTracks over MQTT.",
+)
+@options.option("Signing in", "--login", metavar="NAME", help="User name at the receiver.")
+@options.option("Signing in", "--password", is_flag=True, help="Ask for the password.")
+@options.option("Signing in", "--bearer", is_flag=True, help="Ask for a token instead.")
+@options.option(
+    "Signing in",
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME:VALUE",
+    help="Sent along, such as X-Limit-U:alice. More than once.",
+)
+@gateway_options.where
+def add(
+    user: str,
+    address: str,
+    form: str,
+    login: str | None,
+    password: bool,
+    bearer: bool,
+    headers: tuple[str, ...],
+    database: str | None,
+    key_file: str | None,
+    mark: str | None,
+) -> None:
+    """Send a user's releases from now on to URL, too. What is needed to sign in there is kept
+    encrypted with the key of the ledger.
+    """
+    told = dict(_header(header) for header in headers)
+    secret = click.prompt("Password", hide_input=True) if password else None
+    token = click.prompt("Token", hide_input=True) if bearer else None
+    with gateway_options.opened(database, key_file, mark) as ledger:
+        from hereish.gateway import destinations
+
+        number = destinations.add(
+            ledger,
+            user,
+            address,
+            form,
+            username=login,
+            password=secret,
+            bearer=token,
+            headers=told or None,
+        )
+        [added] = [one for one in destinations.listed(ledger, user) if one.id == number]
+    click.echo(f"{number}: {added.format} to {added.address}")
+    if added.note:
+        click.echo(f"hereish: note: {added.note}", err=True)
+
+
+@command.command("list", cls=options.Command)
+@click.argument("user", metavar="USER")
+@options.option("Other", "--json", "as_json", is_flag=True, help="The same for programs.")
+@gateway_options.where
+def list_(
+    user: str, as_json: bool, database: str | None, key_file: str | None, mark: str | None
+) -> None:
+    """List where a user's releases go, what waits, and why."""
+    with gateway_options.opened(database, key_file, mark) as ledger:
+        from hereish.gateway import destinations
+
+        found = destinations.listed(ledger, user)
+    if as_json:
+        click.echo(json.dumps([one._asdict() for one in found], indent=2, ensure_ascii=False))
+        return
+    for one in found:
+        trouble = f"; {one.tries} tries failed: {one.trouble}" if one.tries else ""
+        click.echo(f"{one.id}: {one.format} to {one.address}, {one.waiting} waiting{trouble}")
+    if not found:
+        click.echo("nothing is forwarded: hereish forward add USER URL --format …", err=True)
+
+
+@command.command(cls=options.Command)
+@click.argument("user", metavar="USER")
+@click.argument("number", type=int, metavar="NUMBER")
+@gateway_options.where
+def remove(
+    user: str, number: int, database: str | None, key_file: str | None, mark: str | None
+) -> None:
+    """Send nothing there any more, not even what waits. NUMBER is as hereish forward list says."""
+    with gateway_options.opened(database, key_file, mark) as ledger:
+        from hereish.gateway import destinations
+
+        destinations.remove(ledger, user, number)
+    click.echo("removed")
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon:
+        raise ParameterError(f"a header is NAME:VALUE, such as X-Limit-U:alice, found {text!r}")
+    return name.strip(), value.strip()

@@ -1,0 +1,287 @@
+"""The senders. What leaves is made of releases alone, by the formats' own functions.
+
+What goes wrong is told in words of ours: those of others may hold an address, and that a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import secrets
+import ssl
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import httpx
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
+
+from hereish.errors import HereishError
+from hereish.gateway.destinations import Target
+from hereish.gateway.fixes import Release
+from hereish.gateway.protocols import overland, owntracks
+
+BATCH = 100
+"""As many releases are handed over at most in one go, and in one request of Overland."""
+SEND_S = 20.0
+"""One request, or one message of MQTT, has taken this long at most: then it has failed."""
+GO_S = 10.0
+"""After this long a go begins no further request."""
+_CONNECT_S = 10.0
+_MOST_OF_AN_ANSWER = 65_536  # bytes
+_ANSWER_S = 2.0
+_BROKERS_AT_ONCE = 16
+_LOOK_S = 0.25
+
+
+class NotTaken(HereishError):  # noqa: N818  # it says what it is
+    """The receiver did not say that it took it."""
+
+
+class Parcel(NamedTuple):
+    """A release that waits."""
+
+    id: int
+    release: Release
+    device: str
+    tid: str | None
+
+
+class Go:
+    """How far a delivery has come, and whether somebody wants it to end."""
+
+    def __init__(self) -> None:
+        self.taken = 0  # so many of the parcels, from the first one on
+        self.ending = False  # begin nothing more
+        self.given_up = False  # nor wait for what was begun
+        self._until_s = time.monotonic() + GO_S
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() > self._until_s
+
+    @property
+    def over(self) -> bool:
+        """Whether to begin nothing more; but a go that came to nothing must have met trouble."""
+        return self.ending or (self.taken > 0 and self.late)
+
+
+class Sender:
+    """Delivers to any target. Keeps no connection and no cookie beyond a delivery."""
+
+    def __init__(self) -> None:
+        # The certificates that this machine trusts; SSL_CERT_FILE names others.
+        self._trust = ssl.create_default_context()
+        self._trust.sslsocket_class = _Closing
+        self._threads = ThreadPoolExecutor(_BROKERS_AT_ONCE, "hereish-mqtt")
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def deliver(self, target: Target, parcels: Sequence[Parcel], go: Go) -> None:
+        """Send parcels in their order; `go.taken` counts those that the receiver took.
+
+        Raises NotTaken at the first one that it did not take. Ends early if `go` is over.
+        """
+        letters = _letters(target, parcels)
+        if target.format == "mqtt":
+            loop = asyncio.get_running_loop()
+            try:
+                await loop.run_in_executor(
+                    self._threads, _publish, target, letters, go, self._trust
+                )
+            except asyncio.CancelledError:
+                go.ending = go.given_up = True  # a thread has to be told
+                raise
+        else:
+            await _post(target, letters, go, self._trust)
+
+
+def _letters(target: Target, parcels: Sequence[Parcel]) -> Iterator[tuple[int, bytes]]:
+    """What is sent at a time, and how many parcels are in it."""
+    if target.format != "overland":
+        for parcel in parcels:
+            yield 1, _dumped(owntracks.location(parcel.release, parcel.tid))
+        return
+    for device, group in groupby(parcels, key=lambda parcel: parcel.device):
+        releases = [parcel.release for parcel in group]
+        for start in range(0, len(releases), BATCH):
+            some = releases[start : start + BATCH]
+            yield len(some), _dumped(overland.batch(some, device))
+
+
+def _dumped(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode()
+
+
+async def _post(
+    target: Target, letters: Iterator[tuple[int, bytes]], go: Go, trust: ssl.SSLContext
+) -> None:
+    # The transport without a client around it: nothing is redirected, remembered or logged, and
+    # no setting of the environment sends a release another way.
+    async with httpx.AsyncHTTPTransport(verify=trust, trust_env=False) as transport:
+        for number, body in letters:
+            if go.over:
+                return
+            await _post_one(transport, _request(target, body))
+            go.taken += number
+
+
+def _request(target: Target, body: bytes) -> httpx.Request:
+    headers = {
+        **(target.headers or {}),
+        "Content-Type": "application/json",
+        "User-Agent": "hereish",
+    }
+    if target.bearer is not None:
+        headers["Authorization"] = f"Bearer {target.bearer}"
+    elif target.username is not None:
+        pair = f"{target.username}:{target.password or ''}".encode()
+        headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+    limits = httpx.Timeout(SEND_S, connect=_CONNECT_S).as_dict()
+    return httpx.Request(
+        "POST", target.address, headers=headers, content=body, extensions={"timeout": limits}
+    )
+
+
+async def _post_one(transport: httpx.AsyncHTTPTransport, request: httpx.Request) -> None:
+    words = None
+    try:
+        # All of it together: a receiver that sends a byte now and then would never time out.
+        async with asyncio.timeout(SEND_S):
+            response = await transport.handle_async_request(request)
+    except (TimeoutError, httpx.TimeoutException):
+        words = "timeout"
+    except (httpx.TransportError, OSError) as trouble:
+        words = _words(trouble)
+    if words is not None:  # not raised above, where the error would carry one with the address
+        raise NotTaken(words)
+    await _finish(response)
+    if not response.is_success:
+        further = ", and redirects are not followed" if response.has_redirect_location else ""
+        raise NotTaken(f"answered {response.status_code}{further}")
+
+
+async def _finish(response: httpx.Response) -> None:
+    """Read a short answer to its end, so that the connection can be used again; close others."""
+    # The status has been said. What becomes of the rest makes no difference.
+    with suppress(TimeoutError, httpx.TransportError, OSError):
+        read = 0
+        async with asyncio.timeout(_ANSWER_S):
+            async for chunk in response.stream:  # type: ignore[union-attr]  # an async transport's
+                read += len(chunk)
+                if read > _MOST_OF_AN_ANSWER:
+                    break
+    with suppress(httpx.TransportError, OSError):
+        await response.aclose()
+
+
+def _words(trouble: BaseException) -> str:
+    """What went wrong with a connection."""
+    cause: BaseException | None = trouble
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return "certificate not trusted"
+        if isinstance(cause, ssl.SSLError):
+            return "no TLS"
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(trouble, TimeoutError):
+        return "timeout"
+    if isinstance(trouble, httpx.ReadError | httpx.WriteError | httpx.RemoteProtocolError):
+        return "connection lost before an answer"
+    return "no connection"
+
+
+def _publish(
+    target: Target, letters: Iterator[tuple[int, bytes]], go: Go, trust: ssl.SSLContext
+) -> None:
+    """In a thread of its own: the client of MQTT waits for the network where it stands."""
+    if go.ending or go.late:  # no thread was free for so long; the lease has to be renewed first
+        return
+    broker = _Broker(target, go, trust)
+    try:
+        for number, body in letters:
+            if go.over:
+                return
+            broker.publish(target.topic, body)
+            go.taken += number
+    finally:
+        broker.close()
+
+
+class _Closing(ssl.SSLSocket):
+    """A socket that does not stay open after a failed handshake, as it would with Paho."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        try:
+            super().do_handshake(block)
+        except OSError:
+            self.close()
+            raise
+
+
+class _Broker:
+    """A connection to a broker. Its callbacks run in `loop`, so there is one thread only."""
+
+    def __init__(self, target: Target, go: Go, trust: ssl.SSLContext) -> None:
+        self._go = go
+        self._connected: bool | None = None
+        self._acknowledged: set[int] = set()
+        self._client = client = mqtt.Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=f"hereish{secrets.token_hex(8)}",
+            reconnect_on_failure=False,
+        )
+        client.on_connect = self._on_connect
+        client.on_publish = self._on_publish
+        client.connect_timeout = _CONNECT_S
+        if target.username is not None:
+            client.username_pw_set(target.username, target.password)
+        if target.encrypted:
+            client.tls_set_context(trust)
+        words = None
+        try:
+            client.connect(target.host, target.port, keepalive=int(SEND_S))
+        except OSError as trouble:
+            words = _words(trouble)
+        if words is not None:
+            raise NotTaken(words)
+        try:
+            self._until(lambda: self._connected is not None)
+        except BaseException:
+            self.close()
+            raise
+
+    def _on_connect(self, _: Any, __: Any, ___: Any, reason: Any, ____: Any) -> None:
+        self._connected = not reason.is_failure
+
+    def _on_publish(self, _: Any, __: Any, number: int, ___: Any, ____: Any) -> None:
+        self._acknowledged.add(number)
+
+    def publish(self, topic: str, body: bytes) -> None:
+        """Returns when the broker has acknowledged it. Retained, as OwnTracks does."""
+        sent = self._client.publish(topic, body, qos=1, retain=True)
+        self._until(lambda: sent.mid in self._acknowledged)
+
+    def _until(self, done: Any) -> None:
+        end_s = time.monotonic() + SEND_S
+        while not done():
+            if self._go.given_up or time.monotonic() > end_s:
+                raise NotTaken("timeout")
+            try:
+                state = self._client.loop(_LOOK_S)
+            except OSError:
+                state = mqtt.MQTT_ERR_CONN_LOST
+            if self._connected is False:
+                raise NotTaken("refused by the broker")
+            if state != mqtt.MQTT_ERR_SUCCESS and not done():
+                raise NotTaken("connection lost before an answer")
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._client.disconnect()

@@ -1,0 +1,1 @@
+"""What each client sends, and what it expects to hear: one module a client."""

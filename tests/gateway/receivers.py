@@ -1,0 +1,284 @@
+"""Real receivers for what the gateway forwards: a web server, a broker of MQTT, and a wall."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as mqtt
+from amqtt.broker import Broker  # type: ignore[import-untyped]  # it has no types
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from paho.mqtt.enums import CallbackAPIVersion
+from pwdlib import PasswordHash
+from pwdlib.hashers.argon2 import Argon2Hasher
+
+PATIENCE_S = 20.0
+
+
+def wait_until(done: Callable[[], Any], patience_s: float = PATIENCE_S) -> None:
+    """Return as soon as something is so; fail if it never is."""
+    end_s = time.monotonic() + patience_s
+    while not done():
+        assert time.monotonic() < end_s, "it never came to that"
+        time.sleep(0.005)
+
+
+@dataclass
+class Received:
+    """One request."""
+
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+
+
+@dataclass
+class WebReceiver:
+    """Takes what is posted and remembers it, also where it then answers something else.
+
+    `script` says what to do with the next requests: a status, or "hang" until the end, "drop" the
+    connection without an answer, "redirect" to /elsewhere, "endless" for an answer that never
+    ends, "trickle" for headers that never do.
+    """
+
+    script: list[int | str] = field(default_factory=list)
+    requests: list[Received] = field(default_factory=list)
+    url: str = ""
+    status: int = 200
+    over: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        return [request.body for request in list(self.requests)]
+
+    def take(self, received: Received) -> int | str:
+        with self.lock:
+            self.requests.append(received)
+            return self.script.pop(0) if self.script else self.status
+
+
+@contextmanager
+def web_receiver(certificate: Path | None = None) -> Iterator[WebReceiver]:
+    receiver = WebReceiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            what = receiver.take(Received(self.path, headers, json.loads(body)))
+            with suppress(OSError):  # the other side may hang up meanwhile
+                self._answer(what)
+
+        def _answer(self, what: int | str) -> None:
+            if isinstance(what, int):
+                self._say(what, b"[]")
+            elif what == "redirect":
+                self._say(302, b"", Location=f"{receiver.url}/elsewhere")
+            elif what == "endless":
+                self.send_response(200)
+                self.send_header("Content-Length", str(10**12))
+                self.end_headers()
+                while not receiver.over.is_set():
+                    self.wfile.write(bytes(65536))
+            elif what == "trickle":
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Long: ")
+                while not receiver.over.wait(0.02):
+                    self.wfile.write(b"a")
+            else:
+                if what == "hang":
+                    receiver.over.wait(PATIENCE_S)
+                self.close_connection = True
+
+        def _say(self, status: int, body: bytes, **headers: str) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its name there
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            pass  # a sender that does not trust us hangs up
+
+    server = Server(("127.0.0.1", 0), Handler)
+    scheme = "http"
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
+        scheme = "https"
+    receiver.url = f"{scheme}://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.02))
+    thread.start()
+    try:
+        yield receiver
+    finally:
+        receiver.over.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
+def wall() -> Iterator[int]:
+    """A port that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def free_port() -> int:
+    """A port at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def certificate(folder: Path) -> Path:
+    """A certificate for 127.0.0.1 that vouches for itself, with its key, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "receiver")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+        )
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path = folder / "receiver.pem"
+    path.write_bytes(
+        made.public_bytes(serialization.Encoding.PEM)
+        + key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return path
+
+
+@dataclass
+class BrokerReceiver:
+    """A broker, and what came to somebody who listens to all of its topics."""
+
+    port: int
+    messages: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    retained: dict[str, dict[str, Any]] = field(default_factory=dict)
+    user: str = "alice"
+    password: str = "of-the-broker-3"  # noqa: S105  # it opens nothing but this broker
+
+    def look(self) -> dict[str, dict[str, Any]]:
+        """What the broker tells somebody who comes now: the retained messages."""
+        kept: dict[str, dict[str, Any]] = {}
+        with _subscriber(self, lambda topic, body: kept.update({topic: body})):
+            wait_until(lambda: kept)
+        return kept
+
+
+@contextmanager
+def broker_receiver(folder: Path, certificate: Path | None = None) -> Iterator[BrokerReceiver]:
+    receiver = BrokerReceiver(0)
+    passwords = folder / "passwords"
+    hasher = PasswordHash((Argon2Hasher(time_cost=1, memory_cost=64, parallelism=1),))
+    passwords.write_text(f"{receiver.user}:{hasher.hash(receiver.password)}\n")
+    listeners: dict[str, Any] = {"default": {"type": "tcp", "bind": "127.0.0.1:0"}}
+    if certificate is not None:
+        # Beside the plain one, which whoever listens in this test goes on using.
+        listeners["sure"] = {
+            "type": "tcp",
+            "bind": "127.0.0.1:0",
+            "ssl": True,
+            "certfile": str(certificate),
+            "keyfile": str(certificate),
+        }
+    config = {
+        "listeners": listeners,
+        "plugins": {
+            "amqtt.plugins.authentication.FileAuthPlugin": {"password_file": str(passwords)}
+        },
+    }
+    ports: dict[str, int] = {}
+    up, down = threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+
+    async def serve() -> None:
+        broker = Broker(config)
+        await broker.start()
+        for name, server in broker._servers.items():  # the only place that knows the free port
+            instance: Any = server.instance
+            ports[name] = instance.sockets[0].getsockname()[1]
+        up.set()
+        await down.wait()
+        await broker.shutdown()
+
+    def run() -> None:
+        loop.run_until_complete(serve())
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        assert up.wait(PATIENCE_S), "the broker did not start"
+        receiver.port = ports["default"]
+        with _subscriber(receiver, lambda topic, body: receiver.messages.append((topic, body))):
+            receiver.port = ports["sure" if certificate else "default"]
+            yield receiver
+            receiver.port = ports["default"]
+    finally:
+        loop.call_soon_threadsafe(down.set)
+        thread.join(PATIENCE_S)
+
+
+@contextmanager
+def _subscriber(
+    receiver: BrokerReceiver, heard: Callable[[str, dict[str, Any]], None]
+) -> Iterator[None]:
+    listening = threading.Event()
+    client = mqtt.Client(CallbackAPIVersion.VERSION2)
+    client.username_pw_set(receiver.user, receiver.password)
+    client.on_connect = lambda *_: client.subscribe("owntracks/#", qos=1) and None
+    client.on_subscribe = lambda *_: listening.set()
+    client.on_message = lambda _, __, message: heard(message.topic, json.loads(message.payload))
+    client.connect("127.0.0.1", receiver.port)
+    client.loop_start()
+    try:
+        assert listening.wait(PATIENCE_S), "the broker does not let anybody listen"
+        yield
+    finally:
+        client.disconnect()
+        client.loop_stop()

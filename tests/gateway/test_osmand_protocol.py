@@ -1,0 +1,305 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+import pytest
+from client_payloads import (
+    ANY_JSON,
+    AT_S,
+    FUZZ,
+    LAT,
+    LON,
+    gpslogger_query,
+    iso,
+    osmand_query,
+    sent,
+    tells_nothing,
+    traccar_client_json,
+    traccar_client_query,
+    usable,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hereish.gateway.fixes import Fix, Nonsense
+from hereish.gateway.protocols import osmand
+from hereish.gateway.protocols.parsing import coordinates, seconds_of
+
+HERE = Fix(LAT, LON, AT_S)
+NOW_S = AT_S + 86_400.0
+FORM, JSON_TYPE = "application/x-www-form-urlencoded", "application/json"
+POINT = f"lat={LAT}&lon={LON}"
+
+
+def read_query(query: str) -> list[Fix]:
+    return osmand.read(parse_qsl(query, keep_blank_values=True), None, b"", NOW_S)
+
+
+def read_json(message: object) -> list[Fix]:
+    return osmand.read([], JSON_TYPE, sent(message), NOW_S)
+
+
+def check_refused(
+    query: str = "", content_type: str | None = None, body: bytes = b"", words: str | None = None
+) -> None:
+    with pytest.raises(Nonsense, match=words) as refused:
+        osmand.read(parse_qsl(query, keep_blank_values=True), content_type, body, NOW_S)
+    assert tells_nothing(refused.value)
+
+
+@pytest.mark.parametrize("app", [osmand_query, traccar_client_query, gpslogger_query])
+def test_an_app_may_send_its_position_as_a_query_or_a_form(app: Any) -> None:
+    pairs = app()
+    form = urlencode(pairs).encode()
+    assert osmand.read(pairs, None, b"", NOW_S) == [HERE]
+    assert osmand.read(pairs, FORM, b"", NOW_S) == [HERE]  # a POST that has all in its URL
+    assert osmand.read([], FORM, form, NOW_S) == [HERE]
+    assert osmand.read([], "Application/X-WWW-Form-URLencoded; charset=UTF-8", form, NOW_S) == [
+        HERE
+    ]
+    assert osmand.read([], None, form, NOW_S) == [HERE]
+    assert osmand.read([("token", "abc")], FORM, form, NOW_S) == [HERE]
+
+
+def test_the_newer_traccar_client_sends_json() -> None:
+    body = sent(traccar_client_json())
+    assert osmand.read([], JSON_TYPE, body, NOW_S) == [HERE]
+    assert osmand.read([], "application/json; charset=utf-8", body, NOW_S) == [HERE]
+
+
+def test_an_id_is_not_read() -> None:
+    for pairs in ([("id", "1")], [("deviceid", "2")], []):
+        assert osmand.read([*parse_qsl(POINT), *pairs], None, b"", AT_S) == [HERE]
+    (fix,) = read_json(traccar_client_json())
+    assert fix.id is None
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        f"timestamp={AT_S}",
+        f"timestamp={AT_S}.0",
+        f"timestamp={AT_S}000",
+        f"timestamp={iso(AT_S)}",
+        f"timestamp={iso(AT_S, '.000Z')}",
+        f"timestamp={iso(AT_S + 7200, '%2B02:00')}",
+        f"timestamp={iso(AT_S + 7200, '+02:00')}",  # its plus is read as a space
+        f"timestamp={iso(AT_S + 7200, '.000+0200')}",
+        "timestamp=2026-05-05+12:00:00",  # a space, and no zone: UTC
+        "timestamp=2026-05-05+12:00",
+        f"time={iso(AT_S)}",
+        f"time={AT_S}",
+        f"timestamp={AT_S}&time=12:00",
+    ],
+)
+def test_times_are_seconds_milliseconds_or_iso_times(time: str) -> None:
+    assert read_query(f"{POINT}&{time}") == [HERE]
+
+
+def test_a_hundred_billion_parts_seconds_from_milliseconds() -> None:
+    (fix,) = read_query(f"{POINT}&timestamp=100000000001")
+    assert fix.at_s == 100_000_000.001
+    check_refused(f"{POINT}&timestamp=100000000000")  # seconds, in the year 5138
+
+
+def test_without_a_time_it_is_now() -> None:
+    now = [Fix(LAT, LON, NOW_S)]
+    assert read_query(POINT) == now
+    message = traccar_client_json()
+    del message["location"]["timestamp"]
+    assert read_json(message) == now
+    message["location"]["timestamp"] = None
+    assert read_json(message) == now
+    message["location"]["timestamp"] = AT_S * 1000
+    assert read_json(message) == [HERE]
+
+
+@pytest.mark.parametrize(
+    "time", ["", "noon", "0", "-5", "1e300", "nan", "2026-05-05", "1_777_982_400"]
+)
+def test_a_time_that_means_nothing_is_nonsense_and_not_now(time: str) -> None:
+    check_refused(f"{POINT}&timestamp={time}", words="time must be")
+    check_refused(f"{POINT}&time={time}", words="time must be")
+    message = traccar_client_json()
+    message["location"]["timestamp"] = time
+    check_refused("", JSON_TYPE, sent(message), words="time must be")
+
+
+def test_location_is_latitude_and_longitude() -> None:
+    assert read_query(f"location={LAT},{LON}&timestamp={AT_S}") == [HERE]
+    assert read_query(f"location={LAT},%20{LON}&timestamp={AT_S}") == [HERE]
+    assert read_query(f"latitude={LAT}&longitude={LON}&timestamp={AT_S}") == [HERE]
+
+
+@pytest.mark.parametrize(
+    "query", ["", "id=1&alarm=sos", f"id=1&timestamp={AT_S}&batt=80", "cell=1,2"]
+)
+def test_a_request_without_a_position_has_no_fix(query: str) -> None:
+    assert read_query(query) == []
+    assert osmand.read([], FORM, query.encode(), NOW_S) == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {},
+        {"device_id": "1"},
+        {"location": None},
+        {"location": {"event": "heartbeat", "timestamp": iso(AT_S)}},
+        {"location": {"coords": None}},
+        {"location": {"coords": {}}},
+        {"location": {"coords": {"latitude": None, "longitude": None, "accuracy": 5}}},
+    ],
+)
+def test_json_without_a_position_has_no_fix(message: dict[str, Any]) -> None:
+    assert read_json(message) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "lat=48.7315926",
+        "lon=19.1462837",
+        "lat=48.7315926&lon=",
+        "lat=&lon=",
+        "lat=90.5&lon=19.1462837",
+        "lat=48.7315926&lon=-180.5",
+        "lat=nan&lon=19.1462837",
+        "lat=48.7315926&lon=inf",
+        "lat=48.7315926&lon=1e999",
+        "lat=4_8&lon=19.1462837",
+        "lat=48,7315926&lon=19,1462837",
+        "lat=٤٨&lon=19.1462837",
+        "lat={0}&lon={1}",  # a template that was pasted where nothing fills it
+        "location=48.7315926",
+        "location=48.7315926,",
+        "location=48.7315926,19.1462837,361",
+        "location=",
+        "location=48.7315926,19.1462837&lat=48.7315926&lon=19.1462837",
+        "lat=48.7315926&lat=48.8&lon=19.1462837",
+        "lat=48.7315926&latitude=48.8&lon=19.1462837",
+        "lat=48.7315926&lon=19.1462837&timestamp=1777982400&timestamp=1777982401",
+    ],
+)
+def test_half_a_position_or_two_or_one_off_the_earth_is_nonsense(query: str) -> None:
+    check_refused(query)
+    check_refused("", FORM, query.encode())
+
+
+def test_a_query_and_a_form_may_agree_and_not_differ() -> None:
+    form = f"{POINT}&timestamp={AT_S}".encode()
+    assert osmand.read(parse_qsl(POINT), FORM, form, NOW_S) == [HERE]
+    check_refused("lat=48.8&lon=19.1", FORM, form, words="twice")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("latitude", None),
+        ("longitude", None),
+        ("latitude", str(LAT)),
+        ("latitude", True),
+        ("latitude", -90.5),
+        ("longitude", 1e300),
+        ("longitude", 10**400),
+        ("longitude", []),
+    ],
+)
+def test_json_with_half_a_position_or_one_off_the_earth_is_nonsense(
+    field: str, value: object
+) -> None:
+    message = traccar_client_json()
+    message["location"]["coords"][field] = value
+    check_refused("", JSON_TYPE, sent(message), words="latitude and a longitude")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"48.7315926",
+        b"[]",
+        b'{"location":48.7315926}',
+        b'{"location":[48.7315926,19.1462837]}',
+        b'{"location":{"coords":[48.7315926,19.1462837]}}',
+        b'{"location":{"coords":{"latitude":48.7315926,"longitude":NaN}}}',
+        b'{"location":' * 100_000,
+        POINT.encode(),
+    ],
+)
+def test_json_of_another_shape_is_nonsense(body: bytes) -> None:
+    check_refused("", JSON_TYPE, body)
+
+
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "multipart/form-data; boundary=x", "", "json"]
+)
+def test_a_body_of_another_type_is_nonsense_unless_it_is_empty(content_type: str) -> None:
+    if content_type:
+        check_refused("", content_type, POINT.encode(), words="content type must say which")
+    assert osmand.read(parse_qsl(POINT), content_type, b"", AT_S) == [HERE]
+
+
+def test_a_form_of_very_many_fields_is_nonsense() -> None:
+    check_refused("", FORM, b"a=1&" * 100_000 + POINT.encode(), words="too many")
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_numbers_that_are_none_are_no_coordinates_and_no_times(odd: float) -> None:
+    assert coordinates(odd, LON) is None
+    assert coordinates(LAT, odd) is None
+    assert seconds_of(odd) is None
+
+
+def check_read(pairs: list[tuple[str, str]], content_type: str | None, body: bytes) -> None:
+    """Whatever it is: usable fixes, or an error that tells nothing."""
+    fixes, refused = [], None
+    try:
+        fixes = osmand.read(pairs, content_type, body, NOW_S)
+    except Nonsense as error:
+        refused = error
+    assert refused is None or tells_nothing(refused)
+    assert len(fixes) <= 1
+    assert all(map(usable, fixes))
+
+
+@FUZZ
+@given(st.binary(max_size=200), st.sampled_from([None, FORM, JSON_TYPE]) | st.text(max_size=8))
+def test_arbitrary_bytes_are_read_or_refused(body: bytes, content_type: str | None) -> None:
+    check_read([], content_type, body)
+
+
+NAMES = st.sampled_from(
+    ["lat", "lon", "latitude", "longitude", "location", "timestamp", "time", "id"]
+)
+VALUES = (
+    st.text(max_size=8) | st.floats().map(str) | st.integers().map(str) | st.datetimes().map(str)
+)
+
+
+@FUZZ
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=6))
+def test_arbitrary_fields_are_read_or_refused(pairs: list[tuple[str, str]]) -> None:
+    check_read(pairs, None, b"")
+    check_read([], FORM, urlencode(pairs, errors="replace").encode())
+
+
+@FUZZ
+@given(VALUES, VALUES, VALUES)
+def test_a_position_of_anything_is_read_or_refused(lat: str, lon: str, at: str) -> None:
+    check_read([("lat", lat), ("lon", lon), ("timestamp", at)], None, b"")
+    check_read([("location", f"{lat},{lon}"), ("time", at)], None, b"")
+
+
+@FUZZ
+@given(ANY_JSON, ANY_JSON, ANY_JSON)
+def test_arbitrary_json_is_read_or_refused(first: object, second: object, third: object) -> None:
+    coords = {"latitude": first, "longitude": second}
+    for message in (
+        first,
+        {"location": first},
+        {"location": {"coords": first, "timestamp": second}},
+        {"location": {"coords": coords, "timestamp": third}},
+    ):
+        check_read([], JSON_TYPE, sent(message))

@@ -1,0 +1,357 @@
+"""Keys, the high-water mark, restores, retention, deletion, and the tables themselves."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from postgres import postgres
+from sqlalchemy import insert, select, text
+from stage import HELSINKI, member, places_in, shown
+
+from hereish.errors import ParameterError
+from hereish.gateway import accounts, keys, upkeep
+from hereish.gateway.database import Database, LedgerUnreachable
+from hereish.gateway.fixes import Fix
+from hereish.gateway.keys import KeyTrouble
+from hereish.gateway.ledger import Ledger, Refused
+from hereish.gateway.mark import Mark, Restored
+from hereish.gateway.tables import entries, metadata, receipts, removed, users
+
+DAY_S = 86_400.0
+
+
+@pytest.fixture(autouse=True)
+def _no_key_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEREISH_KEY", raising=False)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    opened = Ledger.open(places_in(tmp_path))
+    yield opened
+    opened.close()
+
+
+def now_and(seconds: float) -> Fix:
+    return Fix(*HELSINKI, time.time() + seconds)
+
+
+# The tables
+
+
+def test_migrations_make_the_tables_that_the_code_knows(tmp_path: Path) -> None:
+    with postgres() as running:
+        for url in (f"sqlite:///{tmp_path / 'l.db'}", running.fresh("tables")):
+            database = Database(url)
+            database.upgrade()
+            database.upgrade()
+            with database.reading() as tx:
+                assert compare_metadata(MigrationContext.configure(tx), metadata) == []
+            database.close()
+
+
+def test_the_comparison_would_notice_a_column(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'l.db'}")
+    database.upgrade()
+    with database.writing() as tx:
+        tx.execute(text("ALTER TABLE users ADD COLUMN shoe_size INTEGER"))
+    with database.reading() as tx:
+        assert compare_metadata(MigrationContext.configure(tx), metadata) != []
+    database.close()
+
+
+def test_a_ledger_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    where = places_in(tmp_path)
+    Ledger.open(where).close()
+    with sqlite3.connect(tmp_path / "ledger.db") as raw:
+        raw.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(ParameterError, match="newer hereish"):
+        Ledger.open(where)
+
+
+def test_a_database_that_is_none_is_refused_in_our_words(tmp_path: Path) -> None:
+    for bad in ("mysql://x/y", "nonsense://", "sqlite://", "sqlite:///:memory:"):
+        with pytest.raises(ParameterError):
+            Database(bad)
+    (tmp_path / "ledger.db").write_bytes(b"this is no database" * 100)
+    with pytest.raises(LedgerUnreachable):
+        Ledger.open(places_in(tmp_path))
+
+
+# The key
+
+
+def test_a_new_ledger_makes_a_key_that_only_its_owner_can_read(ledger: Ledger) -> None:
+    path = ledger.mark.path.with_name("key")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert len(base64.b64decode(path.read_bytes())) == 32
+
+
+def test_a_ledger_without_its_key_is_refused_and_gets_no_new_one(tmp_path: Path) -> None:
+    where = places_in(tmp_path)
+    Ledger.open(where).close()
+    where.key_file.unlink()
+    with pytest.raises(KeyTrouble, match="there is no key"):
+        Ledger.open(where)
+    assert not where.key_file.exists()
+
+
+def test_the_key_of_another_ledger_is_refused(tmp_path: Path) -> None:
+    where = places_in(tmp_path)
+    Ledger.open(where).close()
+    where.key_file.write_bytes(base64.b64encode(os.urandom(32)))
+    with pytest.raises(KeyTrouble, match="not the key"):
+        Ledger.open(where)
+
+
+def test_a_key_that_everybody_can_read_is_refused(tmp_path: Path) -> None:
+    where = places_in(tmp_path)
+    Ledger.open(where).close()
+    where.key_file.chmod(0o644)
+    with pytest.raises(KeyTrouble, match="chmod 600"):
+        Ledger.open(where)
+
+
+def test_the_key_may_come_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEREISH_KEY", base64.b64encode(os.urandom(32)).decode())
+    where = places_in(tmp_path)
+    Ledger.open(where).close()
+    assert not where.key_file.exists()
+    for bad in ("", "short", base64.b64encode(b"x" * 31).decode()):
+        monkeypatch.setenv("HEREISH_KEY", bad)
+        with pytest.raises(KeyTrouble, match="openssl rand"):
+            Ledger.open(where)
+
+
+def test_a_sealed_value_opens_only_whole_and_in_its_place() -> None:
+    ours, theirs = keys.Keys(os.urandom(32)), keys.Keys(os.urandom(32))
+    sealed = ours.seal("hush", "here")
+    assert ours.open(sealed, "here") == "hush"
+    assert b"hush" not in sealed
+    assert sealed != ours.seal("hush", "here")
+    for box, value, about in (
+        (theirs, sealed, "here"),
+        (ours, sealed, "there"),
+        (ours, sealed[:-1], "here"),
+        (ours, b"", "here"),
+    ):
+        with pytest.raises(KeyTrouble):
+            box.open(value, about)
+
+
+def test_the_resend_key_depends_on_everything_and_on_the_key() -> None:
+    one, other = keys.Keys(b"a" * 32), keys.Keys(b"b" * 32)
+    same = (1, "phone", 5.0, 60.0, 25.0)
+    changed = [(2, *same[1:]), (1, "tablet", *same[2:]), (*same[:2], 6.0, *same[3:])]
+    changed += [(*same[:3], 60.1, 25.0), (*same[:3], 60.0, 25.1)]
+    digests = {one.resend(*same), other.resend(*same), *(one.resend(*c) for c in changed)}  # type: ignore[arg-type]  # as above
+    assert len(digests) == 7
+    assert one.resend(1, "phone", 5.0, 0.0, -0.0) == one.resend(1, "phone", 5.0, -0.0, 0.0)
+
+
+def test_ids_and_devices_cannot_be_shifted_into_each_other() -> None:
+    box = keys.Keys(b"a" * 32)
+    assert box.named(1, "phone", "x1") != box.named(1, "phonex", "1")
+
+
+# The mark
+
+
+def test_the_mark_never_falls_and_is_shared(tmp_path: Path) -> None:
+    one, other = Mark(tmp_path / "mark", "a"), Mark(tmp_path / "mark", "a")
+    one.reach(5)
+    other.reach(3)
+    assert (one.value(), other.value()) == (5, 5)
+    other.reach(9)
+    assert one.value() == 9
+    one.check(9)
+    with pytest.raises(Restored, match="restored"):
+        one.check(8)
+    with pytest.raises(Restored, match="another ledger"):
+        Mark(tmp_path / "mark", "b")
+    one.close()
+    other.close()
+
+
+def test_a_damaged_mark_is_not_taken_for_none(tmp_path: Path) -> None:
+    Mark(tmp_path / "mark", "a").close()
+    whole = (tmp_path / "mark").read_bytes()
+    (tmp_path / "mark").write_bytes(whole[:-10])
+    with pytest.raises(Restored, match="damaged"):
+        Mark(tmp_path / "mark", "a")
+
+
+def test_a_ledger_that_was_deleted_does_not_start_anew(tmp_path: Path) -> None:
+    where = places_in(tmp_path)
+    first = Ledger.open(where)
+    first.report(shown(member(first)), [now_and(-60)])
+    first.close()
+    (tmp_path / "ledger.db").unlink()
+    with pytest.raises(Restored, match="another ledger"):
+        Ledger.open(where)
+
+
+def spend_back_up_and_restore(tmp_path: Path) -> tuple[str, float]:
+    """A ledger that lost its last report; the token, and when its last report was."""
+    where = places_in(tmp_path)
+    first = Ledger.open(where)
+    token = member(first)
+    first.report(shown(token), [now_and(-120)])
+    with first.database.writing():
+        pass
+    with sqlite3.connect(tmp_path / "ledger.db") as raw, sqlite3.connect(tmp_path / "copy") as to:
+        raw.backup(to)
+    last = now_and(-60)
+    first.report(shown(token), [last])
+    first.close()
+    for left in tmp_path.glob("ledger.db*"):
+        left.unlink()
+    shutil.copy(tmp_path / "copy", tmp_path / "ledger.db")
+    return token, last.at_s
+
+
+def test_a_restored_ledger_refuses_to_go_on(tmp_path: Path) -> None:
+    spend_back_up_and_restore(tmp_path)
+    with pytest.raises(Restored, match="hereish ledger accept"):
+        Ledger.open(places_in(tmp_path))
+
+
+def test_after_accepting_the_present_window_stays_closed_and_the_next_is_paid(
+    tmp_path: Path,
+) -> None:
+    token, last_s = spend_back_up_and_restore(tmp_path)
+    told = Ledger.open(places_in(tmp_path), check=False)
+    assert upkeep.status(told).restored
+    assert upkeep.accept(told) == 1
+    assert not upkeep.status(told).restored
+    told.close()
+    ledger = Ledger.open(places_in(tmp_path))
+    now_s = time.time()
+    closed = ledger.report(shown(token), [Fix(*HELSINKI, last_s)], now_s=now_s)
+    assert closed.answers[0].release is None
+    assert closed.standing.exhausted
+    # Two days on: the window after the one that was open, even if midnight is near.
+    later = Fix(*HELSINKI, now_s + 2 * DAY_S)
+    paid = ledger.report(shown(token), [later], now_s=now_s + 2 * DAY_S)
+    assert paid.answers[0].own
+    assert paid.answers[0].release is not None
+    with ledger.database.reading() as tx:
+        numbers = tx.execute(select(entries.c.id).order_by(entries.c.id)).scalars().all()
+    assert max(numbers) > 2  # the number of the lost report is not used again
+    ledger.close()
+
+
+def test_a_restore_under_a_running_ledger_is_noticed(tmp_path: Path) -> None:
+    where = places_in(tmp_path)
+    ledger = Ledger.open(where)
+    token = shown(member(ledger))
+    ledger.report(token, [now_and(-120)])
+    with sqlite3.connect(tmp_path / "ledger.db") as raw, sqlite3.connect(tmp_path / "copy") as to:
+        raw.backup(to)
+    ledger.report(token, [now_and(-60)])
+    with sqlite3.connect(tmp_path / "copy") as raw, sqlite3.connect(tmp_path / "ledger.db") as to:
+        raw.backup(to)
+    with pytest.raises(Restored):
+        ledger.report(token, [now_and(-30)])
+    with pytest.raises(Restored):
+        ledger.alive()
+    ledger.close()
+
+
+def test_a_file_put_in_its_place_is_noticed(tmp_path: Path) -> None:
+    ledger = Ledger.open(places_in(tmp_path))
+    token = shown(member(ledger))
+    ledger.report(token, [now_and(-120)])
+    with sqlite3.connect(tmp_path / "ledger.db") as raw, sqlite3.connect(tmp_path / "copy") as to:
+        raw.backup(to)
+    ledger.report(token, [now_and(-60)])
+    (tmp_path / "ledger.db-wal").unlink(missing_ok=True)
+    (tmp_path / "ledger.db-shm").unlink(missing_ok=True)
+    (tmp_path / "copy").replace(tmp_path / "ledger.db")
+    with pytest.raises(Restored):
+        ledger.report(token, [now_and(-30)])
+    ledger.close()
+
+
+# Retention and deletion
+
+
+def test_pruning_forgets_releases_and_no_spending(ledger: Ledger) -> None:
+    token = shown(member(ledger))
+    old, new = now_and(-10 * DAY_S)._replace(id="a"), now_and(-60)
+    ledger.report(token, [old])
+    before = ledger.report(token, [new]).standing
+    gone = upkeep.prune(ledger, time.time() - 5 * DAY_S)
+    assert gone["releases"] == 1
+    assert ledger.report(token, [new]).standing == before
+    # Its id was used today, so it is still known; its release is not.
+    assert ledger.report(token, [old]).answers[0].release is None
+    assert ledger.report(token, [old._replace(id=None)]).answers[0].release is None
+    assert len(ledger.history(token, None, 10)) == 1
+
+
+def test_pruning_everything_hands_no_budget_back(ledger: Ledger) -> None:
+    token = shown(member(ledger))
+    ledger.report(token, [now_and(-3600 + i) for i in range(100)])
+    spent = ledger.report(token, []).standing.spent
+    upkeep.prune(ledger, time.time() + DAY_S)
+    reported = ledger.report(token, [now_and(-1)])
+    assert reported.standing.spent >= spent > 0
+    with ledger.database.reading() as tx:
+        assert tx.execute(select(receipts)).all() == []
+
+
+def test_a_deleted_user_is_gone_and_the_name_gets_no_second_budget(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    text_ = member(ledger, "Zebulon")
+    ledger.report(shown(text_), [now_and(-60)])
+    accounts.delete_user(ledger, "Zebulon")
+    with pytest.raises(Refused):
+        ledger.report(shown(text_), [now_and(-30)])
+    with pytest.raises(ParameterError, match="second budget"):
+        member(ledger, " Zebulon ")
+    with ledger.database.writing() as tx:
+        assert tx.execute(select(users)).all() == []
+        assert len(tx.execute(select(removed)).all()) == 1
+    ledger.database.close()
+    with sqlite3.connect(tmp_path / "ledger.db") as raw:
+        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert b"Zebulon" not in (tmp_path / "ledger.db").read_bytes()
+
+
+def test_two_spellings_of_a_name_are_one_user(ledger: Ledger) -> None:
+    member(ledger, "Zoë")
+    with pytest.raises(ParameterError, match="already"):
+        member(ledger, " Zoe\u0308 ")
+    for bad in ("", " ", "a/b", "a:b", "x" * 65, "a\nb"):
+        with pytest.raises(ParameterError, match="name of a user"):
+            member(ledger, bad)
+
+
+def test_tokens_are_kept_as_digests(ledger: Ledger, tmp_path: Path) -> None:
+    token = member(ledger)
+    ledger.report(shown(token), [now_and(-60)])
+    secret = token.rpartition("_")[2]
+    for path in tmp_path.iterdir():
+        assert secret.encode() not in path.read_bytes()
+    assert repr(shown(token)) == "Presented(…)"
+
+
+def test_a_failing_transaction_leaves_nothing(ledger: Ledger) -> None:
+    member(ledger)
+    with pytest.raises(LedgerUnreachable), ledger.database.writing() as tx:
+        tx.execute(insert(users), {"name": "bob", "created_s": 0.0, "forwards": 0})
+        tx.execute(insert(users), {"name": "alice", "created_s": 0.0, "forwards": 0})
+    assert [name for name, _ in accounts.listed(ledger)] == ["alice"]
