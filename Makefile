@@ -5,10 +5,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 
-.PHONY: demo test reproduce bench bench-write lint browser clean help
+.PHONY: demo demo-gateway test reproduce bench bench-write lint browser clean help
 
 help:
 	@echo "make demo    sanitise the embedded sample, print a table, draw a picture"
+	@echo "make demo-gateway  start the gateway, post what a phone would post, show the answer and the budget"
 	@echo "make test    lint, type-check, run all tests and the examples of the docs"
 	@echo "make reproduce DATA=…  the paper's case study on a data set, or on a made-up city without one"
 	@echo "make bench   measure, and print ratios"
@@ -17,6 +18,9 @@ help:
 demo: .venv/.plot
 	@echo "== sanitising a synthetic day of a few people, with and without prediction"
 	@$(BIN)/python -m hereish.demo
+
+demo-gateway: .venv/.gateway
+	@BIN=$(BIN) PORT=$(or $(PORT),8035) sh examples/demo-gateway.sh
 
 test: lint browser
 	@echo "== tests, and the examples of README and docs"
@@ -69,4 +73,4 @@ endif
 	@touch $@
 
 # Never rebuilt only because the environment's own files changed.
-.PRECIOUS: .venv/.plot .venv/.dev .venv/.all
+.PRECIOUS: .venv/.plot .venv/.gateway .venv/.dev .venv/.all
