@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from hereish.gateway.page import FILES, HEADERS
-
-# The browser's helper lives with the tests of the other page, which may not be collected yet.
-sys.path.append(str(Path(__file__).parents[1] / "show"))
 from browser import Look
 from browser import chromium as chromium  # for the tests
+
+from hereish.gateway.page import FILES, HEADERS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Locator

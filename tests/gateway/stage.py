@@ -32,7 +32,7 @@ def policy(**settings: Any) -> Policy:
     usual = {"level": math.log(10), "radius_m": 100.0, "interval_s": 0.0}
     if "reports" not in settings:
         usual["accuracy_m"] = 3000.0
-    return Policy(**(usual | settings))  # type: ignore[arg-type]  # numbers and words as it takes
+    return Policy(**(usual | settings))
 
 
 def places_in(folder: Path, database: str | None = None) -> Places:

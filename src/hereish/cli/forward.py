@@ -36,8 +36,13 @@ def command() -> None:
     help="OwnTracks or Overland over HTTP, or OwnTracks over MQTT.",
 )
 @options.option("Signing in", "--login", metavar="NAME", help="User name at the receiver.")
-@options.option("Signing in", "--password", is_flag=True, help="Ask for the password.")
-@options.option("Signing in", "--bearer", is_flag=True, help="Ask for a token instead.")
+@options.option(
+    "Signing in",
+    "--password",
+    is_flag=True,
+    help="Ask for the password, or read it from standard input.",
+)
+@options.option("Signing in", "--bearer", is_flag=True, help="Ask for a token instead, or read it.")
 @options.option(
     "Signing in",
     "--header",
@@ -63,8 +68,8 @@ def add(
     encrypted with the key of the ledger.
     """
     told = dict(_header(header) for header in headers)
-    secret = click.prompt("Password", hide_input=True) if password else None
-    token = click.prompt("Token", hide_input=True) if bearer else None
+    secret = gateway_options.secret("Password") if password else None
+    token = gateway_options.secret("Token") if bearer else None
     with gateway_options.opened(database, key_file, mark) as ledger:
         from hereish.gateway import destinations
 

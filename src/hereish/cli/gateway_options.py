@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -84,6 +85,14 @@ def opened(
         yield ledger
     finally:
         ledger.close()
+
+
+def secret(words: str) -> str:
+    """Something that is typed unseen, or the first line of what is piped in."""
+    if sys.stdin.isatty():
+        typed: str = click.prompt(words, hide_input=True)
+        return typed
+    return sys.stdin.readline().rstrip("\r\n")
 
 
 def _gateway() -> tuple[Any, Any]:

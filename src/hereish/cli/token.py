@@ -31,7 +31,7 @@ def command() -> None:
     "The device",
     "--passphrase",
     is_flag=True,
-    help="Ask for the encryption key of the OwnTracks app; kept encrypted.",
+    help="Ask for the encryption key of the OwnTracks app, or read it from standard input.",
 )
 @gateway_options.where
 def new(
@@ -44,7 +44,7 @@ def new(
     mark: str | None,
 ) -> None:
     """Make a token for a device, and print it. It cannot be shown again."""
-    secret = click.prompt("OwnTracks encryption key", hide_input=True) if passphrase else None
+    secret = gateway_options.secret("OwnTracks encryption key") if passphrase else None
     with gateway_options.opened(database, key_file, mark) as ledger:
         from hereish.gateway import accounts
         from hereish.gateway.protocols import owntracks

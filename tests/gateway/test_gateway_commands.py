@@ -1,0 +1,258 @@
+"""The commands of an operator, as a shell calls them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from stage import HELSINKI, free_port, places_in, serving, shown
+from terminal import Done, Terminal, in_a_process
+
+from hereish.gateway.fixes import Fix
+from hereish.gateway.ledger import Ledger
+from hereish.gateway.protocols import owntracks
+
+
+@pytest.fixture
+def hereish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A shell with a ledger of its own."""
+    monkeypatch.delenv("HEREISH_KEY", raising=False)
+    monkeypatch.setenv("HEREISH_DATABASE", str(tmp_path / "ledger.db"))
+    monkeypatch.setenv("HEREISH_KEY_FILE", str(tmp_path / "key"))
+    monkeypatch.setenv("HEREISH_MARK", str(tmp_path / "mark"))
+    return Terminal(monkeypatch)
+
+
+def well(done: Done) -> str:
+    assert done.code == 0, done.err
+    return done.out
+
+
+def test_a_user_and_a_token_from_nothing(hereish: Terminal, tmp_path: Path) -> None:
+    added = well(hereish("user", "add", "alice", "--accuracy", "3km", "--time-zone", "Asia/Tokyo"))
+    assert "For the reports of each day (Asia/Tokyo)" in added
+    token = well(hereish("token", "new", "alice", "--device", "phone")).strip()
+    ledger = Ledger.open(places_in(tmp_path))
+    assert ledger.device(shown(token)).user == "alice"
+    ledger.close()
+    assert token not in well(hereish("user", "show", "alice"))
+
+
+def test_a_user_is_shown_in_words_and_for_programs(hereish: Terminal, tmp_path: Path) -> None:
+    hereish(
+        "user", "add", "alice", "--reports", "30", "--every", "5min", "--on-exhausted", "predict"
+    )
+    token = well(hereish("token", "new", "alice", "--device", "phone", "--show-release")).strip()
+    ledger = Ledger.open(places_in(tmp_path))
+    [answer] = ledger.report(shown(token), [Fix(*HELSINKI, time.time() - 60)]).answers
+    ledger.close()
+    assert answer.release is not None
+    words = well(hereish("user", "show", "alice"))
+    assert "reports at least 300 s apart" in words
+    assert "in 1 reports" in words
+    assert "phone: made" in words
+    told = json.loads(well(hereish("user", "show", "alice", "--json")))
+    assert told["standing"]["spent"] == answer.release.cost
+    assert told["policy"]["on_exhausted"] == "predict"
+    for text in (words, json.dumps(told)):  # no place, not even a released one
+        assert str(answer.release.lat) not in text
+        assert str(answer.release.lon) not in text
+
+
+def test_users_are_listed_disabled_enabled_and_deleted(hereish: Terminal) -> None:
+    for name in ("bob", "alice"):
+        hereish("user", "add", name, "--accuracy", "3km")
+    assert well(hereish("user", "list")).split() == ["alice", "bob"]
+    hereish("user", "disable", "bob")
+    assert "bob  (disabled 2" in well(hereish("user", "list"))
+    assert "disabled" in well(hereish("user", "show", "bob"))
+    hereish("user", "enable", "bob")
+    assert json.loads(well(hereish("user", "list", "--json")))[1] == {
+        "name": "bob",
+        "disabled": False,
+    }
+    assert hereish("user", "delete", "bob", stdin="n\n").code == 130
+    assert well(hereish("user", "list")).split() == ["alice", "bob"]
+    well(hereish("user", "delete", "bob", "--yes"))
+    assert well(hereish("user", "list")).split() == ["alice"]
+    again = hereish("user", "add", "bob", "--accuracy", "3km")
+    assert again.code == 2
+    assert "second budget" in again.err
+
+
+def test_a_policy_of_tuned_settings(hereish: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(
+        "[promise]\nlevel = 2.3\nradius_m = 100.0\n[mechanism]\nnoise_accuracy_m = 2500.0\n"
+        "eta = 0.4\ngamma = 0.9\nprediction_rate = 0.8\n"
+        "[skip]\nspeed_kmh = 20.0\nlimit_m = 900.0\nrestart_after_passed_test = true\n"
+    )
+    well(hereish("user", "add", "alice", "--settings", tmp_path / "s.toml"))
+    told = json.loads(well(hereish("user", "show", "alice", "--json")))["policy"]
+    assert (told["accuracy_m"], told["eta"], told["skip_since"]) == (2500.0, 0.4, "tested")
+    twice = hereish("user", "add", "bob", "--settings", tmp_path / "s.toml", "--accuracy", "3km")
+    assert twice.code == 2
+    assert "leave out --accuracy" in twice.err
+
+
+def test_a_changed_policy_says_when_it_applies(hereish: Terminal, tmp_path: Path) -> None:
+    hereish("user", "add", "alice", "--accuracy", "3km", "--every", "0")
+    assert "nothing was reported yet" in well(hereish("user", "policy", "alice", "--reports", "30"))
+    token = well(hereish("token", "new", "alice", "--device", "phone")).strip()
+    ledger = Ledger.open(places_in(tmp_path))
+    ledger.report(shown(token), [Fix(*HELSINKI, time.time() - 60)])
+    ledger.close()
+    changed = well(hereish("user", "policy", "alice", "--accuracy", "4km"))
+    assert "policy 3 of alice applies from the next window on" in changed
+    assert "another policy waits" in well(hereish("user", "show", "alice"))
+
+
+def test_a_token_is_revoked_by_its_id_or_whole(hereish: Terminal, tmp_path: Path) -> None:
+    hereish("user", "add", "alice", "--accuracy", "3km")
+    for whole in (True, False):
+        token = well(hereish("token", "new", "alice", "--device", "phone")).strip()
+        well(hereish("token", "revoke", token if whole else token.split("_")[1]))
+    assert well(hereish("user", "show", "alice")).count("revoked 2") == 2
+    unknown = hereish("token", "revoke", "0123456789abcdef")
+    assert unknown.code == 1
+    assert "no such token" in unknown.err
+
+
+def test_the_passphrase_is_asked_for_and_kept_encrypted(hereish: Terminal, tmp_path: Path) -> None:
+    hereish("user", "add", "alice", "--accuracy", "3km")
+    made = hereish(
+        "token", "new", "alice", "--device", "phone", "--passphrase", stdin="open sesame\n"
+    )
+    token = well(made).strip()
+    ledger = Ledger.open(places_in(tmp_path))
+    sealed = ledger.device(shown(token)).passphrase
+    assert sealed is not None
+    about = f"passphrase {shown(token).id}"
+    assert ledger.keys.open(sealed, about) == "open sesame"
+    ledger.close()
+    assert b"open sesame" not in (tmp_path / "ledger.db").read_bytes()
+    long = hereish("token", "new", "alice", "--device", "x", "--passphrase", stdin="x" * 33 + "\n")
+    assert long.code == 2
+    assert "1 to 32 bytes" in long.err
+    assert owntracks.encrypted(b"{}", "open sesame")["_type"] == "encrypted"
+
+
+def test_destinations_are_added_listed_and_removed(hereish: Terminal) -> None:
+    hereish("user", "add", "alice", "--accuracy", "3km")
+    added = hereish(
+        *("forward", "add", "alice", "https://recorder.example.org/pub", "--format", "owntracks"),
+        *("--login", "alice", "--password", "--header", "X-Limit-U:alice"),
+        stdin="hush-hush\n",
+    )
+    assert "owntracks to https://recorder.example.org/pub" in well(added)
+    listed = well(hereish("forward", "list", "alice"))
+    assert "0 waiting" in listed
+    assert "hush" not in listed + well(hereish("forward", "list", "alice", "--json"))
+    well(hereish("forward", "remove", "alice", "1"))
+    assert well(hereish("forward", "list", "alice")) == ""
+    bad = hereish("forward", "add", "alice", "ftp://x/y", "--format", "owntracks")
+    assert bad.code == 2
+    assert "https" in bad.err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("user", "add", "a"), "--accuracy, such as 3km, or --reports"),
+        (("user", "add", "a", "--accuracy", "3"), "has no unit"),
+        (("user", "add", "a", "--accuracy", "3km", "--time-zone", "Nix"), "IANA name"),
+        (("user", "add", "a", "--accuracy", "3km", "--window", "1s"), "at least a minute"),
+        (("user", "add", "a/b", "--accuracy", "3km"), "name of a user"),
+        (("user", "list", "--database", "mysql://x"), "postgresql+psycopg://"),
+        (("ledger", "prune", "--older-than", "90"), "has no unit"),
+        (("forward", "list", "nobody"), "there is no user"),
+    ],
+)
+def test_what_is_asked_wrongly_is_answered_clearly(
+    hereish: Terminal, words: tuple[str, ...], expected: str
+) -> None:
+    done = hereish(*words)
+    assert done.code in (1, 2)
+    assert expected in done.err
+
+
+def test_a_restored_ledger_is_told_to_go_on(hereish: Terminal, tmp_path: Path) -> None:
+    hereish("user", "add", "alice", "--accuracy", "3km", "--every", "0")
+    token = well(hereish("token", "new", "alice", "--device", "phone")).strip()
+    ledger = Ledger.open(places_in(tmp_path))
+    ledger.report(shown(token), [Fix(*HELSINKI, time.time() - 120)])
+    with sqlite3.connect(tmp_path / "ledger.db") as raw, sqlite3.connect(tmp_path / "copy") as to:
+        raw.backup(to)
+    ledger.report(shown(token), [Fix(*HELSINKI, time.time() - 60)])
+    ledger.close()
+    for left in tmp_path.glob("ledger.db*"):
+        left.unlink()
+    shutil.copy(tmp_path / "copy", tmp_path / "ledger.db")
+    refused = hereish("user", "list")
+    assert refused.code == 1
+    assert "hereish ledger accept" in refused.err
+    assert "restored from a backup" in well(hereish("ledger", "status"))
+    assert json.loads(well(hereish("ledger", "status", "--json")))["restored"] is True
+    assert "1 user(s)" in well(hereish("ledger", "accept", "--yes"))
+    assert "the budget is spent" in well(hereish("user", "show", "alice"))
+    assert "forgot" in well(hereish("ledger", "prune", "--older-than", "90d"))
+
+
+def test_serve_refuses_a_port_that_is_taken_and_a_ledger_without_its_key(tmp_path: Path) -> None:
+    where = places_in(tmp_path)
+    Ledger.open(where).close()
+    words = ("--database", where.database, "--key-file", where.key_file, "--mark", where.mark)
+    with serving(where) as running:
+        taken = in_a_process("serve", *words, "--port", running.port)
+    assert taken.returncode == 1
+    assert "choose another --port" in taken.stderr
+    where.key_file.write_bytes(base64.b64encode(bytes(32)))
+    strange = in_a_process("serve", *words, "--port", free_port())
+    assert strange.returncode == 1
+    assert "not the key" in strange.stderr
+
+
+def test_the_demo_prints_a_curl_line_that_works(tmp_path: Path) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed, so the line was not tried")
+    port = free_port()
+    program = [str(Path(sys.executable).parent / "hereish"), "serve", "--demo", "--port", str(port)]
+    with (tmp_path / "out").open("wb") as out:
+        demo = subprocess.Popen(program, stdout=out, stderr=subprocess.STDOUT)  # noqa: S603  # ours
+    try:
+        for _ in range(1200):
+            if _is_ready(port):
+                break
+            time.sleep(0.05)
+        said = (tmp_path / "out").read_text("utf-8")
+        [line] = re.findall(r"^curl .*$", said, re.M)
+        done = subprocess.run(  # noqa: S603  # what it printed is what is tried
+            ["bash", "-c", line],  # noqa: S607  # on PATH
+            capture_output=True,
+            check=True,
+        )
+        told = json.loads(done.stdout)
+        assert told["kind"] == "hard"
+        assert told["spent"] > 0
+        page = httpx.get(f"http://127.0.0.1:{port}/")
+        assert page.status_code == 200
+    finally:
+        demo.terminate()
+        assert demo.wait(30) == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"http://127.0.0.1:{port}/healthz")
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
+    except httpx.TransportError:
+        return False
