@@ -152,7 +152,7 @@ def test_destinations_are_added_listed_and_removed(hereish: Terminal) -> None:
         *("--login", "alice", "--password", "--header", "X-Limit-U:alice"),
         stdin="hush-hush\n",
     )
-    assert "owntracks to https://recorder.example.org/pub" in well(added)
+    assert "owntracks to https://recorder.example.org/" in well(added)
     listed = well(hereish("forward", "list", "alice"))
     assert "0 waiting" in listed
     assert "hush" not in listed + well(hereish("forward", "list", "alice", "--json"))

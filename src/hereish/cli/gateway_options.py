@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from hereish.cli import options, units
 from hereish.errors import ParameterError
 from hereish.evaluation import settings as tuned
