@@ -79,6 +79,7 @@ def web_receiver(certificate: Path | None = None) -> Iterator[WebReceiver]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))

@@ -17,7 +17,7 @@ SEAL = re.compile(r"^Sealed: ([0-9a-f]{12})$", re.MULTILINE)
 
 
 def proofs() -> list[Path]:
-    return sorted(SOURCE.glob("*.proof.md"))
+    return sorted(SOURCE.rglob("*.proof.md"))
 
 
 def cited(proof: Path) -> set[str]:
@@ -27,7 +27,7 @@ def cited(proof: Path) -> set[str]:
 def anchors() -> dict[str, str]:
     """Each anchor of the code, with the function (or statement of a class) that it stands in."""
     found: dict[str, str] = {}
-    for path in sorted(SOURCE.glob("*.py")):
+    for path in sorted(SOURCE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
         for number, line in enumerate(text.splitlines(), start=1):

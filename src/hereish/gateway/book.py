@@ -121,7 +121,7 @@ class Book:
         if self.newest is None:
             return True
         last_s = self.newest.at_s
-        return at_s > last_s and at_s >= last_s + self.rules.policy.interval_s
+        return at_s > last_s and at_s >= last_s + self.rules.policy.interval_s  # [L3]
 
     def add(self, fix: Fix, device: str, resend: bytes) -> Entry | None:
         """The next entry; None if it would only say once more that nothing is left.
@@ -139,7 +139,7 @@ class Book:
         if may_pay:
             try:
                 at = datetime.fromtimestamp(fix.at_s, UTC)
-                report = self.session.report((fix.lat, fix.lon), at)
+                report = self.session.report((fix.lat, fix.lon), at)  # [L4]
                 entry = self._entry(report, fix.at_s, device, resend)
             except BudgetExhausted:
                 entry = None
@@ -207,7 +207,7 @@ class Book:
             paid_s = max(released_s, self._closed_s or -math.inf)
             if not _later(self.rules.mechanism.window, at_s, paid_s):
                 return True
-            if not _later(new.mechanism.window, at_s, paid_s):
+            if not _later(new.mechanism.window, at_s, paid_s):  # [L5]
                 return False
             self._state = _carried(self.session, new.mechanism)
         else:

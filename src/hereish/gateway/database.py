@@ -62,7 +62,7 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """A transaction that may write; it is durable when this ends without an error."""
         if not self.sqlite:
-            with _translated(), self.engine.begin() as connection:
+            with _translated(), self.engine.begin() as connection:  # [L1]
                 yield connection
             return
         # SQLite has one writer at a time. Threads queue here, where waiting is cheap and fair;

@@ -172,7 +172,8 @@ class Ledger:
     ) -> Reported:
         told: list[Answer | None] = [None] * len(fixes)
         with self.database.writing() as tx:
-            account = self._admitted(tx.execute(_locked_account, {"token": token.id}), token)
+            found = tx.execute(_locked_account, {"token": token.id})  # [L2]
+            account = self._admitted(found, token)
             device = _device(account)
             book = self.book(tx, account)
             scribe = Scribe(tx, book, device, self.keys, tid, account.forwards, now_s)
@@ -181,15 +182,22 @@ class Ledger:
             added = scribe.write()
             if added:
                 slack = 0 if self.database.sqlite else _OUT_OF_ORDER
-                self._unless_restored(min(added) + slack - 1)
+                self._unless_restored(min(added) + slack - 1)  # [L7]
             # Of the time that was asked about, or of the present window if that is later.
             standing_s = max([fix.at_s for fix in fixes] or [now_s])
             if standing_s > now_s + AHEAD_S:
                 standing_s = now_s
             standing = book.standing(standing_s)
         if added:
-            self.mark.reach(max(added))  # before anything leaves
+            self._reach(max(added))  # [L6]
         return Reported(device, [a for a in told if a is not None], standing, book.rules.policy)
+
+    def _reach(self, number: int) -> None:
+        """Raise the mark. If that fails, nothing leaves; what was paid is there to be asked for."""
+        try:
+            self.mark.reach(number)
+        except OSError:
+            raise LedgerUnreachable("the high-water mark cannot be written") from None
 
     def device(self, token: Presented) -> Device:
         """Who a token speaks for."""

@@ -1,0 +1,217 @@
+"""What the gateway costs: against the same server that does one bare durable insert a request."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+from rows import Row, best
+from sqlalchemy import insert
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "gateway"))
+from postgres import postgres
+from stage import free_port, member, places_in, policy, shown
+
+from hereish.gateway import tokens
+from hereish.gateway.fixes import Fix
+from hereish.gateway.ledger import Ledger
+from hereish.gateway.tables import policies, users
+from hereish.gateway.tables import tokens as token_rows
+from hereish.gateway.tokens import Presented
+
+HERE = Path(__file__).parent
+SENDERS = 16
+ROUNDS, SECONDS = 4, 3.0
+MANY = 100_000
+# Nobody's budget ends while it is measured.
+ENDLESS = {"level": 1e7, "window": "none"}
+
+
+class Load(NamedTuple):
+    per_s: float
+    median_ms: float
+    p99_ms: float
+
+
+def gateway() -> list[Row]:
+    rows = []
+    for name, databases in (("SQLite", _sqlite), ("PostgreSQL", _postgresql)):
+        with databases() as fresh:
+            rows += [*_load(name, fresh), *_growth(name, fresh)]
+    return rows
+
+
+@contextmanager
+def _sqlite() -> Iterator[Callable[[Path, str], str]]:
+    yield lambda folder, name: f"sqlite:///{folder / name}.db"
+
+
+@contextmanager
+def _postgresql() -> Iterator[Callable[[Path, str], str]]:
+    with postgres() as running:
+        yield lambda _, name: running.fresh(f"{name}{time.time_ns()}")
+
+
+def _load(name: str, fresh: Callable[[Path, str], str]) -> list[Row]:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        ours, bare = fresh(folder, "ours"), fresh(folder, "bare")
+        ledger = Ledger.open(places_in(folder, ours))
+        keys = [member(ledger, f"user{i}", **ENDLESS) for i in range(SENDERS)]
+        ledger.close()
+        loads: dict[str, list[Load]] = {"hereish": [], "bare": []}
+        slow: dict[str, list[Load]] = {"hereish": [], "bare": []}
+        with _serving("hereish", ours, folder) as one, _serving("bare", bare, folder) as other:
+            ports = {"hereish": one, "bare": other}
+            for _ in range(ROUNDS):
+                for kind, port in ports.items():
+                    loads[kind].append(_pressed(port, keys, 0.0))
+            most = {kind: max(load.per_s for load in found) for kind, found in loads.items()}
+            for _ in range(ROUNDS):
+                for kind, port in ports.items():
+                    slow[kind].append(_pressed(port, keys, most["hereish"] / 2))
+    ratio = most["hereish"] / most["bare"]
+    p99 = {kind: min(load.p99_ms for load in found) for kind, found in slow.items()}
+    what = f"{name}: durable reports a second, {SENDERS} connections"
+    return [
+        Row(
+            f"{what} / the same server with one bare durable insert a request",
+            f"{ratio:.2f}",
+            "at least 0.5",
+            ratio >= 0.5,
+        ),
+        Row(
+            f"{name}: p99 latency at half that load / the bare server's at the same load",
+            f"{p99['hereish'] / p99['bare']:.1f}",
+            "for comparison",
+            True,
+        ),
+    ]
+
+
+@contextmanager
+def _serving(kind: str, database: str, folder: Path) -> Iterator[int]:
+    port = free_port()
+    words = [sys.executable, str(HERE / "gateway_server.py"), kind, database, str(folder)]
+    server = subprocess.Popen([*words, str(port)])  # noqa: S603  # our own program
+    _stay_on_core(server.pid, 0)
+    try:
+        for _ in range(600):
+            try:
+                httpx.get(f"http://127.0.0.1:{port}/healthz")
+                break
+            except httpx.TransportError:
+                time.sleep(0.05)
+        yield port
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _pressed(port: int, keys: list[str], rate: float) -> Load:
+    words = [sys.executable, str(HERE / "gateway_load.py"), str(port), str(SECONDS), str(rate)]
+    pressing = subprocess.Popen(  # noqa: S603  # our own program
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    _stay_on_core(pressing.pid, 1)
+    told, _ = pressing.communicate("\n".join(keys))
+    if pressing.returncode:
+        raise RuntimeError(told)
+    return Load(*map(float, told.split()))
+
+
+def _stay_on_core(pid: int, number: int) -> None:
+    """The server on one core, and who presses it on another, if there is one."""
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(1) or os.sched_getaffinity(0))
+        os.sched_setaffinity(pid, {cores[number % len(cores)]})
+
+
+def _growth(name: str, fresh: Callable[[Path, str], str]) -> list[Row]:
+    """The ledger alone: a user's ten-thousandth report, and a user among very many."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        ledger = Ledger.open(places_in(folder, fresh(folder, "growth")))
+        first = _Reporter(ledger, [shown(member(ledger, "one", **ENDLESS))])
+        old = _Reporter(ledger, [shown(member(ledger, "two", **ENDLESS))])
+        for _ in range(10_000):
+            old.report()
+        early, late = best(7, partial(first.reports, 100), partial(old.reports, 100))
+        few = _Reporter(ledger, [shown(member(ledger, f"few{i}", **ENDLESS)) for i in range(100)])
+        few.reports(200)
+        (among_few,) = best(7, partial(few.reports, 100))
+        many = _Reporter(ledger, _many(ledger))
+        random.seed(1)
+        random.shuffle(many.tokens)
+        # Each among the many reports for the first time; so do these few.
+        again = _Reporter(ledger, [shown(member(ledger, f"new{i}", **ENDLESS)) for i in range(800)])
+        newcomers, among_many = best(7, partial(again.reports, 100), partial(many.reports, 100))
+        ledger.close()
+    del among_few
+    later, crowd = late / early, among_many / newcomers
+    return [
+        Row(
+            f"{name}: a report of a user after ten thousand / one of the first",
+            f"{later:.2f}",
+            "1",
+            later < 1.2,
+        ),
+        Row(
+            f"{name}: a report of one of {MANY:,} users / of one of a thousand",
+            f"{crowd:.2f}",
+            "1",
+            crowd < 1.2,
+        ),
+    ]
+
+
+class _Reporter:
+    """Reports for users in turn, each a second after the last."""
+
+    def __init__(self, ledger: Ledger, tokens: list[Presented]) -> None:
+        self._ledger, self.tokens, self._next = ledger, tokens, 0
+        self._at_s = time.time() - 5e6
+
+    def report(self) -> None:
+        token = self.tokens[self._next % len(self.tokens)]
+        self._next += 1
+        self._ledger.report(token, [Fix(60.17, 24.94, self._at_s + self._next)])
+
+    def reports(self, count: int) -> None:
+        for _ in range(count):
+            self.report()
+
+
+def _many(ledger: Ledger) -> list[Presented]:
+    """Very many users, written in bulk."""
+    body = policy(**ENDLESS).to_json()
+    made = [shown(tokens.new()) for _ in range(MANY)]
+    first = 1_000_000
+    with ledger.database.writing() as tx:
+        numbers = range(first, first + MANY)
+        rows = [
+            {"id": n, "name": f"many{n}", "created_s": 0.0, "forwards": 0, "policy_id": n}
+            for n in numbers
+        ]
+        tx.execute(insert(users), rows)
+        common = {"version": 1, "body": body, "created_s": 0.0}
+        tx.execute(insert(policies), [{"id": n, "user_id": n, **common} for n in numbers])
+        device = {"device": "phone", "created_s": 0.0, "show_release": False}
+        tx.execute(
+            insert(token_rows),
+            [
+                {"id": token.id, "digest": token.digest, "user_id": n, **device}
+                for n, token in zip(numbers, made, strict=True)
+            ],
+        )
+    return made
