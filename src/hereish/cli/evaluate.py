@@ -144,7 +144,7 @@ def command(
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     watch = _Watch()
-    todo = [*_given(sampled)]
+    wanted = [*_given(sampled)]
     sets = []
     if names or not sampled:
         modes: tuple[study.Sampling, ...] = ("authors", "gaps")
@@ -153,10 +153,10 @@ def command(
         for found, known in trajectories(names, columns, form, threads, quiet):
             watch.lap("reading")
             sets.append(found)
-            todo += study.cells(asked, found, known, modes)
+            wanted += study.cells(asked, found, known, modes)
             watch.lap("choosing trajectories")
     with Progress("evaluating", quiet, "cells") as progress:
-        rows = study.run(asked, todo, folder, jobs=threads, progress=progress)
+        rows = study.run(asked, wanted, folder, jobs=threads, progress=progress)
     watch.lap("sampling and sanitising")
     study.write(rows, folder / "results.parquet")
     drawn = _figures(rows, sets, asked, folder)

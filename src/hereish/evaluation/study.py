@@ -105,7 +105,7 @@ def given_cell(dataset: str, identity: str, p: float | None, queries: Queries) -
 
 def run(
     study: Study,
-    todo: Sequence[Cell],
+    wanted: Sequence[Cell],
     folder: Path,
     *,
     jobs: int = 1,
@@ -116,15 +116,15 @@ def run(
     kept.mkdir(parents=True, exist_ok=True)
     done: dict[int, list[Row]] = {}
     with ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(_cell, study, cell, kept): i for i, cell in enumerate(todo)}
+        waiting = {pool.submit(_cell, study, cell, kept): i for i, cell in enumerate(wanted)}
         try:
             for future in as_completed(waiting):
                 done[waiting[future]] = future.result()
                 if progress is not None:
-                    progress(len(done), len(todo))
+                    progress(len(done), len(wanted))
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-    return [row for i in range(len(todo)) for row in done[i]]
+    return [row for i in range(len(wanted)) for row in done[i]]
 
 
 def _cell(study: Study, cell: Cell, kept: Path) -> list[Row]:

@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -156,7 +157,7 @@ def _umask() -> int:
     return mask
 
 
-class _Leaving:
+class _Leaving(ABC):
     """Commits if all went well, abandons otherwise."""
 
     def __enter__(self) -> Self:
@@ -177,11 +178,13 @@ class _Leaving:
         else:
             self.abandon()
 
+    @abstractmethod
     def commit(self) -> None:
-        raise NotImplementedError
+        """Let what was written appear."""
 
+    @abstractmethod
     def abandon(self) -> None:
-        raise NotImplementedError
+        """Remove what was written."""
 
 
 class OneFile(_Leaving):
