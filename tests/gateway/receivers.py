@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as mqtt
-from amqtt.broker import Broker  # type: ignore[import-untyped]  # it has no types
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -28,6 +28,20 @@ from pwdlib import PasswordHash
 from pwdlib.hashers.argon2 import Argon2Hasher
 
 PATIENCE_S = 20.0
+# Only the broker's own servers know which ports were free.
+_BROKER = """
+import asyncio, json, sys
+from amqtt.broker import Broker
+
+async def serve():
+    broker = Broker(json.loads(sys.argv[1]))
+    await broker.start()
+    sockets = {name: server.instance.sockets[0] for name, server in broker._servers.items()}
+    print(json.dumps({name: s.getsockname()[1] for name, s in sockets.items()}), flush=True)
+    await asyncio.to_thread(sys.stdin.read)  # until the test has ended, however it did
+
+asyncio.run(serve())
+"""
 
 
 def wait_until(done: Callable[[], Any], patience_s: float = PATIENCE_S) -> None:
@@ -196,7 +210,6 @@ class BrokerReceiver:
 
     port: int
     messages: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    retained: dict[str, dict[str, Any]] = field(default_factory=dict)
     user: str = "alice"
     password: str = "of-the-broker-3"  # noqa: S105  # it opens nothing but this broker
 
@@ -230,39 +243,24 @@ def broker_receiver(folder: Path, certificate: Path | None = None) -> Iterator[B
             "amqtt.plugins.authentication.FileAuthPlugin": {"password_file": str(passwords)}
         },
     }
-    ports: dict[str, int] = {}
-    up, down = threading.Event(), asyncio.Event()
-    loop = asyncio.new_event_loop()
-
-    async def serve() -> None:
-        broker = Broker(config)
-        await broker.start()
-        for name, server in broker._servers.items():  # the only place that knows the free port
-            instance: Any = server.instance
-            ports[name] = instance.sockets[0].getsockname()[1]
-        up.set()
-        await down.wait()
-        await broker.shutdown()
-
-    def run() -> None:
-        loop.run_until_complete(serve())
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.close()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        assert up.wait(PATIENCE_S), "the broker did not start"
-        receiver.port = ports["default"]
-        with _subscriber(receiver, lambda topic, body: receiver.messages.append((topic, body))):
-            receiver.port = ports["sure" if certificate else "default"]
-            yield receiver
+    # In a process of its own, where what it leaves open at its end disturbs nobody.
+    process = subprocess.Popen(  # noqa: S603  # our own interpreter
+        [sys.executable, "-c", _BROKER, json.dumps(config)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        ports = json.loads(process.stdout.readline())
+        try:
             receiver.port = ports["default"]
-    finally:
-        loop.call_soon_threadsafe(down.set)
-        thread.join(PATIENCE_S)
+            with _subscriber(receiver, lambda topic, body: receiver.messages.append((topic, body))):
+                receiver.port = ports["sure" if certificate else "default"]
+                yield receiver
+        finally:
+            process.kill()
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from postgres import Postgres, postgres
+from postgres import Postgres
 from sqlalchemy import func, select
 from stage import HELSINKI, member, places_in, shown
 
@@ -21,12 +21,6 @@ from hereish.gateway.tables import entries, outbox, receipts
 
 NOON_S = 1_762_171_200.0  # 3 November 2025, 12:00 UTC
 DAY_S = 86_400.0
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Postgres]:
-    with postgres() as running:
-        yield running
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -17,7 +17,6 @@ from hereish.gateway.tables import (
     counts,
     destinations,
     entries,
-    outbox,
     policies,
     receipts,
     removed,
@@ -181,8 +180,7 @@ def delete_user(ledger: Ledger, name: str) -> None:
         if ledger.database.sqlite:
             tx.execute(text("PRAGMA secure_delete = ON"))  # overwritten, not only unlinked
         user = _locked(tx, name)
-        theirs = select(destinations.c.id).where(destinations.c.user_id == user.id)
-        tx.execute(delete(outbox).where(outbox.c.destination_id.in_(theirs)))
+        # The outbox goes with its destinations: in that order, as deliveries lock them.
         for table in (destinations, counts, receipts, entries, token_rows, policies):
             tx.execute(delete(table).where(table.c.user_id == user.id))
         tx.execute(delete(users).where(users.c.id == user.id))
