@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from files import files, starting
+from gateway import gateway
 from research import research
 from rows import Row, best
 
@@ -226,7 +227,10 @@ def importing() -> list[Row]:
 
 PARTS = {
     part.__name__: part
-    for part in (throughput, memory, live, growth, scaling, importing, starting, files, research)
+    for part in (
+        *(throughput, memory, live, growth, scaling, importing, starting, files, research),
+        gateway,
+    )
 }
 
 

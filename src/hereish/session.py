@@ -139,7 +139,7 @@ class Session:
             "version": _STATE_VERSION,
             "mechanism": self.mechanism.fingerprint,
             "drawn": getattr(self._draws, "drawn", 0),
-            "run": {name: _plain(field[0]) for name, field in self._run._asdict().items()},
+            "run": {name: _plain(field[0].tolist()) for name, field in self._run._asdict().items()},
         }
 
     @classmethod
@@ -216,10 +216,9 @@ def _alone(shared: PerLane) -> float:
 
 def _plain(value: Any) -> Any:
     """As JSON has it: lists, and strings for the numbers that JSON lacks."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, list):
         return [_plain(item) for item in value]
-    plain = value.item()
-    return str(plain) if isinstance(plain, float) and not math.isfinite(plain) else plain
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _restored(empty: Run, fields: Any, total: float) -> Run:

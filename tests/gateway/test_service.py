@@ -20,6 +20,7 @@ from hereish.client import Client
 from hereish.gateway import accounts
 from hereish.gateway.ledger import Ledger
 from hereish.gateway.protocols import owntracks
+from hereish.gateway.words import ReportOut
 
 PASSPHRASE = payloads.PASSPHRASE
 
@@ -82,6 +83,7 @@ def test_a_report_has_the_fields_of_the_contract(town: Town) -> None:
     told = town.report(town.token(), time.time() - 60)
     contract = ("lat", "lon", "at", "kind", "cost", "spent", "remaining", "window")
     assert list(told)[: len(contract)] == list(contract)
+    assert ReportOut.model_validate(told, strict=True).model_dump() == told
     assert told["kind"] == "hard"
     assert told["spent"] == told["cost"]
     assert (told["lat"], told["lon"]) != HELSINKI

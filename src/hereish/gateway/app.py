@@ -28,6 +28,7 @@ from hereish.gateway.limits import Limiter, whole_s
 from hereish.gateway.logs import tell
 from hereish.gateway.mark import Restored
 from hereish.gateway.metrics import MEDIA_TYPE, Metrics
+from hereish.gateway.words import SCHEMES
 
 DEFAULT_PER_S = 20.0
 _FLUSH_S = 5.0
@@ -72,6 +73,7 @@ def create_app(
     _add_files(app)
     for kind in (HereishError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refusal)
+    app.openapi()["components"]["securitySchemes"] = SCHEMES  # it is made once and kept
     return app
 
 

@@ -10,13 +10,15 @@ from starlette.responses import Response
 
 from hereish.gateway.desk import desk_of, shown_token
 from hereish.gateway.protocols import osmand, overland, owntracks
-from hereish.gateway.words import PHONE_ANSWERS
+from hereish.gateway.words import BASIC, BEARER, PHONE_ANSWERS
 
 router = APIRouter(tags=["phones"])
 JSON = "application/json"
 
 
-@router.post("/owntracks", summary="OwnTracks in HTTP mode", responses=PHONE_ANSWERS)
+@router.post(
+    "/owntracks", summary="OwnTracks in HTTP mode", responses=PHONE_ANSWERS, openapi_extra=BASIC
+)
 async def from_owntracks(request: Request) -> Response:
     """Basic authentication with the token as the password. The user name and the headers
     X-Limit-U and X-Limit-D are not asked who you are. Answers an array: empty, or with what was
@@ -38,7 +40,7 @@ async def from_owntracks(request: Request) -> Response:
     return Response(back, media_type=JSON)
 
 
-@router.post("/overland", summary="Overland", responses=PHONE_ANSWERS)
+@router.post("/overland", summary="Overland", responses=PHONE_ANSWERS, openapi_extra=BEARER)
 async def from_overland(request: Request) -> Response:
     """Bearer authentication. A batch of up to 1,000 locations, in any order."""
     desk = desk_of(request)

@@ -106,6 +106,23 @@ class Devices(BaseModel):
     devices: list[DeviceToday]
 
 
+# How a route is signed in to, for the schema; the desk looks at the token itself.
+SCHEMES = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of 'hereish token new'.",
+    },
+    "password": {
+        "type": "http",
+        "scheme": "basic",
+        "description": "Any user name, and the token as the password.",
+    },
+}
+BEARER: dict[str, Any] = {"security": [{"token": []}]}
+BASIC: dict[str, Any] = {"security": [{"password": []}]}
+
+
 def iso(at_s: float) -> str:
     """A time as it is written in answers: UTC, and no more digits than it has."""
     return datetime.fromtimestamp(at_s, UTC).isoformat().replace("+00:00", "Z")
