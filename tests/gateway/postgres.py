@@ -71,8 +71,10 @@ class Postgres:
     def sql(self, database: str, words: str) -> str:
         """What psql prints."""
         done = subprocess.run(  # noqa: S603  # our own words
-            [str(self._programs / "psql"), "-XAtq", "-h", "127.0.0.1", "-p", str(self.port)]
-            + ["-U", "hereish", "-d", database, "-c", words],
+            [
+                *(self.program("psql"), "-XAtq", "-h", "127.0.0.1", "-p", str(self.port)),
+                *("-U", "hereish", "-d", database, "-c", words),
+            ],
             check=True,
             capture_output=True,
             text=True,

@@ -12,6 +12,7 @@ import logging
 import time
 from typing import Any
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hereish.gateway.logs import defect, tell
@@ -19,6 +20,7 @@ from hereish.gateway.metrics import Metrics
 
 DEFAULT_BODY_BYTES = 2 * 1024 * 1024  # a thousand features of Overland are well below one MiB
 DEFAULT_BODY_S = 10.0
+_GONE = 499  # for logs and metrics: the client went away before there was an answer
 _ALWAYS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -27,6 +29,10 @@ _ALWAYS = (
 
 
 class _TooLarge(Exception):  # noqa: N818  # it never leaves this module
+    pass
+
+
+class _Gone(Exception):  # noqa: N818  # it never leaves this module
     pass
 
 
@@ -63,7 +69,10 @@ class Guard:
                 headers = message.setdefault("headers", [])
                 known = {name.lower() for name, _ in headers}
                 message["headers"] = [*headers, *(h for h in _ALWAYS if h[0] not in known)]
-            await send(message)
+            try:
+                await send(message)
+            except (OSError, RuntimeError):  # uvloop's word for a connection that was reset
+                raise _Gone from None
 
         try:
             if _length(scope) > self._body_bytes:
@@ -73,6 +82,8 @@ class Guard:
             await _answer(sent, status, 413, "the body is too large")
         except _TooSlow:
             await _answer(sent, status, 408, "the body did not arrive in time")
+        except (ClientDisconnect, _Gone):  # nobody waits for the answer, and nothing is wrong here
+            status = status or _GONE
         except Exception as wrong:  # noqa: BLE001  # its words may hold a place, so it ends here
             told = defect(wrong)
             await _answer(sent, status, 500, "a defect of the gateway; nothing was released")

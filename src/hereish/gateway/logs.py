@@ -60,5 +60,6 @@ def set_up(level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Line())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.captureWarnings(True)  # as lines too
     for name in (*_OURS, *_KNOWN):
         logging.getLogger(name).setLevel(level.upper())

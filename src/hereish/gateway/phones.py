@@ -61,6 +61,11 @@ async def from_osmand(request: Request, secret: str) -> Response:
     return Response(status_code=200)
 
 
+# One route for both, so that the Allow header of a 405 names both; two for the schema, where each
+# method has an id of its own.
+router.add_api_route(
+    "/osmand/{secret}", from_osmand, methods=["GET", "POST"], include_in_schema=False
+)
 for _method in ("GET", "POST"):
     router.add_api_route(
         "/osmand/{secret}",

@@ -24,6 +24,7 @@ from hereish.gateway.words import (
     Devices,
     DeviceToday,
     History,
+    Moment,
     Past,
     ReportIn,
     ReportOut,
@@ -138,7 +139,7 @@ async def budget(request: Request) -> Budget:
 @router.get("/history", openapi_extra=BEARER)
 async def history(
     request: Request,
-    before: Annotated[datetime | None, Query(description="Only those before this time.")] = None,
+    before: Annotated[Moment | None, Query(description="Only those before this time.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> History:
     """What was released for the token's user, newest first. Releases only."""

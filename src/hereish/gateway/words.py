@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
+
+
+def _spelled(told: object) -> object:
+    """Only a date and a time in ISO 8601: pydantic would take a text of digits for Unix time, in
+    seconds or milliseconds as it guesses, and a date alone.
+    """
+    if not isinstance(told, str) or not _ISO.match(told):
+        raise ValueError("not a date and time")
+    return told
+
+
+_ISO = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:", re.ASCII)
+Moment = Annotated[datetime, BeforeValidator(_spelled)]
 
 
 class Trouble(BaseModel):
@@ -23,7 +37,7 @@ class ReportIn(BaseModel):
     lon: float = Field(
         ge=-180, le=180, allow_inf_nan=False, strict=True, description="Degrees, WGS84."
     )
-    at: datetime | Annotated[float, Field(strict=True)] = Field(
+    at: Moment | Annotated[float, Field(strict=True)] = Field(
         description="ISO 8601 with a time zone, or Unix seconds. Up to five minutes ahead."
     )
     id: str | None = Field(
