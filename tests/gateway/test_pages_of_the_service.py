@@ -68,8 +68,8 @@ def test_the_page_of_the_api_asks_nobody_else(
     page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda message: said.append(message.text))
     page.goto(f"{running.url}/docs")
-    page.wait_for_selector("[data-path=\"/v1/report\"]")
-    page.wait_for_selector("[data-path=\"/owntracks\"]")
+    page.wait_for_selector('[data-path="/v1/report"]')
+    page.wait_for_selector('[data-path="/owntracks"]')
     assert all(url.startswith((running.url, "data:")) for url in asked)
     assert [words for words in said if "Content Security Policy" in words] == []
     page.close()

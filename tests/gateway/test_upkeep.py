@@ -175,9 +175,9 @@ def test_the_mark_never_falls_and_is_shared(tmp_path: Path) -> None:
     assert (one.value(), other.value()) == (5, 5)
     other.reach(9)
     assert one.value() == 9
-    one.check(9)
+    one.check(9, one.value())
     with pytest.raises(Restored, match="restored"):
-        one.check(8)
+        one.check(8, one.value())
     with pytest.raises(Restored, match="another ledger"):
         Mark(tmp_path / "mark", "b")
     one.close()

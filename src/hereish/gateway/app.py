@@ -169,6 +169,7 @@ class _Chores:
     def _run(self) -> None:
         seconds = 0.0
         while not self._end.wait(1.0):
+            self._do(self._desk.ledger.catch_up)
             self._do(self._desk.ledger.mark.sync)
             seconds += 1.0
             if seconds >= _FLUSH_S:

@@ -101,11 +101,23 @@ class Book:
         self._session: Session | None = None
         self._state: dict[str, Any] | None = None
         self.newest: Entry | None = None
+        self._last_s = -math.inf  # of the entries, where a restore has mixed them with another run
         if state is not None:
             told = json.loads(state)
             self._state = told["session"]
             resend = told["newest"].pop("resend")
             self.newest = Entry(**told["newest"], resend=bytes.fromhex(resend))
+            self._last_s = self.newest.at_s
+
+    def knows(self, newest_at_s: float) -> bool:
+        """Whether the newest entry of the ledger is of this run, or of a window that was closed."""
+        known = newest_at_s <= max(self._last_s, self._closed_s or -math.inf)
+        self._last_s = max(self._last_s, newest_at_s)
+        return known
+
+    def is_answered_by_the_newest(self, at_s: float) -> bool:
+        """Whether the newest entry is the one in force at this time."""
+        return self.newest is not None and self.newest.at_s == self._last_s <= at_s
 
     @property
     def session(self) -> Session:
@@ -118,9 +130,7 @@ class Book:
 
     def is_due(self, at_s: float) -> bool:
         """Whether a report for this time may add an entry: times are public."""
-        if self.newest is None:
-            return True
-        last_s = self.newest.at_s
+        last_s = self._last_s
         return at_s > last_s and at_s >= last_s + self.rules.policy.interval_s  # [L3]
 
     def add(self, fix: Fix, device: str, resend: bytes) -> Entry | None:
@@ -144,6 +154,7 @@ class Book:
             except BudgetExhausted:
                 entry = None
         self.newest = entry or self._nothing(fix.at_s, window, device, resend)
+        self._last_s = fix.at_s
         return self.newest
 
     def _entry(self, report: Report, at_s: float, device: str, resend: bytes) -> Entry:

@@ -14,6 +14,7 @@ from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, exc, make_url, text
 
 from hereish.errors import HereishError, ParameterError
+from hereish.gateway.mark import Restored
 
 POOL = 8
 _WAIT_S = 10
@@ -36,7 +37,8 @@ class Database:
 
     def __init__(self, url: str, *, pool: int = POOL) -> None:
         self.engine = _engine(url, pool)
-        self.sqlite = self.engine.dialect.name == "sqlite"
+        self.dialect = self.engine.dialect.name
+        self.sqlite = self.dialect == "sqlite"
         self.on_connect: Callable[[Any], None] | None = None
         self._writer = threading.Lock()
         self._file = Path(self.engine.url.database or "") if self.sqlite else None
@@ -58,6 +60,14 @@ class Database:
         except OSError:
             return None
 
+    def unless_replaced(self) -> None:
+        """Refuse another file in the place of the one that is open: SQLite would mix them."""
+        if self._inode is not None and self._inode != self._inode_now():
+            raise Restored(
+                "another file was put in the ledger's place while it was open. Stop the gateway, "
+                "put a whole backup there without files -wal and -shm, and start it again"
+            )
+
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction that may write; it is durable when this ends without an error."""
@@ -68,8 +78,7 @@ class Database:
         # SQLite has one writer at a time. Threads queue here, where waiting is cheap and fair;
         # among processes SQLite itself waits.
         with self._writer:
-            if self._inode != self._inode_now():  # another file lies there now
-                self.engine.dispose()
+            self.unless_replaced()
             with (
                 _translated(),
                 self.engine.connect().execution_options(hereish_writes=True) as connection,
@@ -102,17 +111,26 @@ class Database:
         self.engine.dispose()
 
 
-def last_number(cursor: Any, *, sqlite: bool) -> int:
-    """The highest number that an entry ever had, by a cursor of the driver itself."""
+# The highest number that an entry ever had, and the highest that was committed.
+LAST_NUMBER = {
+    "sqlite": "SELECT seq FROM sqlite_sequence WHERE name = 'entries'",
+    "postgresql": "SELECT CASE WHEN is_called THEN last_value END FROM entries_id_seq",
+}
+_COMMITTED = "SELECT max(id) FROM entries"
+
+
+def numbers(connection: Any, dialect: str) -> tuple[int, int]:
+    """Those two, by a connection of the driver itself."""
+    cursor = connection.cursor()
     try:
-        if sqlite:
-            cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
-        else:
-            cursor.execute("SELECT CASE WHEN is_called THEN last_value END FROM entries_id_seq")
-        row = cursor.fetchone()
+        found = []
+        for query in (LAST_NUMBER[dialect], _COMMITTED):
+            cursor.execute(query)
+            row = cursor.fetchone()
+            found.append(int(row[0]) if row and row[0] is not None else 0)
     finally:
         cursor.close()
-    return int(row[0]) if row and row[0] is not None else 0
+    return found[0], found[1]
 
 
 def _engine(url: str, pool: int) -> Engine:

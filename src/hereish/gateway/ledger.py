@@ -14,11 +14,21 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import Connection, Row, bindparam, insert, literal, select
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Row,
+    bindparam,
+    func,
+    insert,
+    literal,
+    literal_column,
+    select,
+)
 
 from hereish.errors import HereishError
 from hereish.gateway.book import Book, Entry, Standing
-from hereish.gateway.database import Database, LedgerUnreachable, last_number
+from hereish.gateway.database import LAST_NUMBER, Database, LedgerUnreachable, numbers
 from hereish.gateway.fixes import Fix, Release
 from hereish.gateway.keys import Keys, KeyTrouble, load
 from hereish.gateway.mark import Mark, Restored
@@ -27,9 +37,6 @@ from hereish.gateway.policy import Policy, Rules, mechanism_of
 from hereish.gateway.scribe import AHEAD_S, Answer, Device, Scribe, policy_row
 from hereish.gateway.tables import entries, ledger, tokens, users
 from hereish.gateway.tokens import Presented
-
-# PostgreSQL hands out numbers before it commits them, so a few may come in another order.
-_OUT_OF_ORDER = 1000
 
 
 class Refused(HereishError):  # noqa: N818  # it says what it is
@@ -60,13 +67,28 @@ _DEVICE = (
     users.c.closed_s,
     users.c.forwards,
 )
+_newest = (
+    entries.select()
+    .where(entries.c.user_id == users.c.id)
+    .order_by(entries.c.at_s.desc())
+    .limit(1)
+    .correlate(users)
+)
 _account = (
     select(*_DEVICE)
     .join_from(tokens, users, tokens.c.user_id == users.c.id)
     .where(tokens.c.id == bindparam("token"))
 )
-# The lock of the user: SQLite has one for all, taken when the transaction began.
-_locked_account = _account.with_for_update(of=users)
+# With the lock of the user (SQLite has one for all, taken when the transaction began), and what
+# tells whether this is the ledger that we know.
+_locked_account = {
+    dialect: _account.add_columns(
+        _newest.with_only_columns(entries.c.id).scalar_subquery().label("newest_id"),
+        _newest.with_only_columns(entries.c.at_s).scalar_subquery().label("newest_at_s"),
+        literal_column(f"({last})", BigInteger).label("last_number"),
+    ).with_for_update(of=users)
+    for dialect, last in LAST_NUMBER.items()
+}
 
 
 class Ledger:
@@ -128,12 +150,19 @@ class Ledger:
     def _connected(self, connection: Any) -> None:
         """A new connection may lead to a ledger that was restored while nobody looked."""
         mark = self.mark.value()  # first: others may go on between the two
-        last = last_number(connection.cursor(), sqlite=self.database.sqlite)
+        last, committed = numbers(connection, self.database.dialect)
         if not self.database.sqlite:
             connection.rollback()  # reading began a transaction
         self._unless_restored(last, mark)
+        self._reach(committed)  # who wrote them may have died before the mark was raised
 
-    def _unless_restored(self, last: int, mark: int | None = None) -> None:
+    def catch_up(self) -> None:
+        """Raise the mark to what was committed, by whomever."""
+        with self.database.reading() as tx:
+            committed = tx.execute(select(func.max(entries.c.id))).scalar()
+        self._reach(committed or 0)
+
+    def _unless_restored(self, last: int, mark: int) -> None:
         if self.restored is None:
             try:
                 self.mark.check(last, mark)
@@ -172,24 +201,23 @@ class Ledger:
     ) -> Reported:
         told: list[Answer | None] = [None] * len(fixes)
         with self.database.writing() as tx:
-            found = tx.execute(_locked_account, {"token": token.id})  # [L2]
-            account = self._admitted(found, token)
+            mark = self.mark.value()  # before one looks: others go on
+            locked = _locked_account[self.database.dialect]
+            account = self._admitted(tx.execute(locked, {"token": token.id}), token)  # [L2]
+            self._unless_restored(account.last_number or 0, mark)  # [L7]
             device = _device(account)
-            book = self.book(tx, account)
+            book = self.book(tx, account, account.newest_at_s)
             scribe = Scribe(tx, book, device, self.keys, tid, account.forwards, now_s)
             for i in sorted(range(len(fixes)), key=lambda i: fixes[i].at_s):
                 told[i] = scribe.answer(self._on_clock(fixes[i]), answers)
             added = scribe.write()
-            if added:
-                slack = 0 if self.database.sqlite else _OUT_OF_ORDER
-                self._unless_restored(min(added) + slack - 1)  # [L7]
             # Of the time that was asked about, or of the present window if that is later.
             standing_s = max([fix.at_s for fix in fixes] or [now_s])
             if standing_s > now_s + AHEAD_S:
                 standing_s = now_s
             standing = book.standing(standing_s)
-        if added:
-            self._reach(max(added))  # [L6]
+        # What is told again may not have been told before: its writer may have died.
+        self._reach(max([account.newest_id or 0, *added]))  # [L6]
         return Reported(device, [a for a in told if a is not None], standing, book.rules.policy)
 
     def _reach(self, number: int) -> None:
@@ -236,6 +264,7 @@ class Ledger:
         """Raises if the ledger cannot be used."""
         if self.restored is not None:
             raise Restored(self.restored)
+        self.database.unless_replaced()
         with self.database.reading() as tx:
             tx.execute(select(literal(1)))
 
@@ -250,15 +279,23 @@ class Ledger:
             raise Refused("the token is not known, was revoked, or its user is disabled")
         return row
 
-    def book(self, tx: Connection, account: Row[Any]) -> Book:
-        """The book of a row of users."""
+    def book(self, tx: Connection, account: Row[Any], newest_at_s: float | None = None) -> Book:
+        """The book of a row of users; the time of their newest entry is compared with it."""
         following = account.next_policy_id
-        return Book(
+        book = Book(
             self.rules_of(tx, account.policy_id),
             None if following is None else self.rules_of(tx, following),
             account.state,
             account.closed_s,
         )
+        if newest_at_s is not None and not book.knows(newest_at_s):
+            self.restored = (
+                "a user's run is older than their entries: parts of a backup and of a later ledger "
+                "are mixed. Put back a whole backup, without the files -wal and -shm of another, "
+                "and call 'hereish ledger accept'"
+            )
+            raise Restored(self.restored)
+        return book
 
     def rules_of(self, tx: Connection, policy_id: int) -> Rules:
         """A policy and its mechanism."""

@@ -60,9 +60,9 @@ class Mark:
         self._known = max(self._known, int(number))
         return self._known
 
-    def check(self, last: int, mark: int | None = None) -> None:
+    @staticmethod
+    def check(last: int, mark: int) -> None:
         """Refuse a ledger whose last number is below the mark, as it was before one looked."""
-        mark = self.value() if mark is None else mark
         if last < mark:
             raise Restored(
                 f"the ledger ends at entry {last} and had come to {mark} before: it was restored "

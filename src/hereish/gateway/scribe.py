@@ -137,12 +137,11 @@ class Scribe:
 
     def _free(self, fix: Fix, looked_up: bool) -> tuple[Answer, Entry | None, bool]:
         """The entry in force at that time: it is public, so it costs nothing to say it again."""
-        newest = self._book.newest
-        late = newest is not None and fix.at_s < newest.at_s
-        outcome = "late" if late else "again"
+        newest = self._book.newest if self._book.is_answered_by_the_newest(fix.at_s) else None
+        outcome = "late" if newest is None else "again"
         if not looked_up:
             return Answer(None, own=False, outcome=outcome), None, False
-        entry = self._in_force(fix.at_s) if late else newest  # [L8]
+        entry = newest or self._in_force(fix.at_s)  # [L8]
         if entry is None:
             return Answer(None, own=False, outcome=outcome), None, False
         own = self._is_resent(fix, entry)

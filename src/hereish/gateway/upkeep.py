@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, func, select, text, update
 
-from hereish.gateway.database import last_number
+from hereish.gateway.database import numbers
 from hereish.gateway.ledger import Ledger
 from hereish.gateway.scribe import AHEAD_S
 from hereish.gateway.tables import counts, entries, outbox, receipts, tokens, users
@@ -74,7 +74,7 @@ def accept(ledger: Ledger) -> int:
 
 
 def _last(ledger: Ledger, tx: Connection) -> int:
-    return last_number(tx.connection.cursor(), sqlite=ledger.database.sqlite)
+    return numbers(tx.connection, ledger.database.dialect)[0]
 
 
 def _move(ledger: Ledger, tx: Connection, mark: int) -> None:
