@@ -1,9 +1,9 @@
-"""A load on a server, from a process of its own: gateway_load.py PORT SECONDS RATE < TOKENS
+"""A load on a server, from a process of its own: gateway_load.py PORT SECONDS RATE START_S < TOKENS
 
 Each token is a connection that sends report after report. RATE 0 sends as fast as answers come;
 otherwise all together send so many a second, whether or not answers have come, and latency counts
 from when a report should have been sent. Prints reports a second and the 50th and 99th percentile
-of the latency in milliseconds.
+of the latency in milliseconds. Times begin at START_S and never come twice, so no report is free.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ import time
 
 import numpy as np
 
-_START_S = 1_700_000_000.0
-
 
 class Sender:
     """One keep-alive connection with one token; times and places go on from report to report."""
 
-    def __init__(self, port: int, token: str, number: int) -> None:
+    def __init__(self, port: int, token: str, number: int, start_s: float) -> None:
         self._port, self._token, self._number, self._sent = port, token, number, 0
-        self._began_s = time.time() - 5e6  # a past in which every report has its own second
+        self._start_s = start_s
         self.latencies_s: list[float] = []
 
     async def connect(self) -> None:
@@ -33,7 +31,7 @@ class Sender:
         step = self._sent % 7
         body = (
             f'{{"lat": {60.0 + self._number / 100 + step / 1000}, "lon": {24.9 + step / 1000}, '
-            f'"at": {self._began_s + self._sent}}}'
+            f'"at": {self._start_s + self._sent}}}'
         )
         head = (
             f"POST /v1/report HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self._token}\r\n"
@@ -73,8 +71,9 @@ async def paced(senders: list[Sender], rate: float, seconds: float) -> None:
 
 
 async def main() -> None:
-    port, seconds, rate = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
-    senders = [Sender(port, line.strip(), i) for i, line in enumerate(sys.stdin)]
+    port = int(sys.argv[1])
+    seconds, rate, start_s = map(float, sys.argv[2:])
+    senders = [Sender(port, line.strip(), i, start_s) for i, line in enumerate(sys.stdin)]
     for sender in senders:
         await sender.connect()
         await sender.report()  # so that nothing is done for the first time while it counts

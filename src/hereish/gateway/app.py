@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 import hereish
 from hereish.errors import HereishError
 from hereish.gateway import api_page, page, phones, v1
+from hereish.gateway.clerk import Clerk
 from hereish.gateway.counting import Tallies
 from hereish.gateway.database import LedgerUnreachable
 from hereish.gateway.desk import Desk, TooOften, desk_of
@@ -42,15 +43,17 @@ def create_app(
     body_s: float = DEFAULT_BODY_S,
 ) -> FastAPI:
     """The gateway around an open ledger, which it closes when it ends."""
-    desk = Desk(ledger, Limiter(per_s), Metrics(), Tallies(), Forwarder(ledger))
+    desk = Desk(ledger, Clerk(ledger), Limiter(per_s), Metrics(), Tallies(), Forwarder(ledger))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         chores = _Chores(desk)
+        desk.clerk.start()
         desk.forwarder.start()
         chores.start()
         tell("started", version=hereish.__version__)
         yield
+        await run_in_threadpool(desk.clerk.stop)
         await run_in_threadpool(chores.stop)
         await run_in_threadpool(desk.forwarder.stop, 5.0)
         ledger.close()

@@ -7,15 +7,15 @@ import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from hereish.errors import HereishError
 from hereish.gateway import tokens
+from hereish.gateway.clerk import Clerk
 from hereish.gateway.counting import Tallies, day_of
 from hereish.gateway.fixes import Fix
 from hereish.gateway.forward import Forwarder
-from hereish.gateway.ledger import Ledger, Refused, Reported
+from hereish.gateway.ledger import Ask, Ledger, Refused, Reported
 from hereish.gateway.limits import Limiter
 from hereish.gateway.metrics import Metrics
 from hereish.gateway.tokens import Presented
@@ -34,6 +34,7 @@ class Desk:
     """What the routes share."""
 
     ledger: Ledger
+    clerk: Clerk
     limiter: Limiter
     metrics: Metrics
     tallies: Tallies
@@ -58,9 +59,7 @@ class Desk:
         answers: bool = True,
     ) -> Reported:
         """Through the ledger, off the loop."""
-        reported = await run_in_threadpool(
-            self.ledger.report, token, fixes, tid=tid, answers=answers
-        )
+        reported = await self.clerk.report(Ask(token, fixes, tid, answers))
         fresh = False
         for answer in reported.answers:
             self.metrics.points.labels(answer.outcome).inc()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -17,7 +18,6 @@ from uuid import uuid4
 from sqlalchemy import (
     BigInteger,
     Connection,
-    Row,
     bindparam,
     func,
     insert,
@@ -34,13 +34,25 @@ from hereish.gateway.keys import Keys, KeyTrouble, load
 from hereish.gateway.mark import Mark, Restored
 from hereish.gateway.places import Places
 from hereish.gateway.policy import Policy, Rules, mechanism_of
-from hereish.gateway.scribe import AHEAD_S, Answer, Device, Scribe, policy_row
+from hereish.gateway.scribe import AHEAD_S, Answer, Device, Scribe, policy_row, write
 from hereish.gateway.tables import entries, ledger, tokens, users
 from hereish.gateway.tokens import Presented
+
+_MOST_KNOWN = 100_000  # policies that a process remembers
 
 
 class Refused(HereishError):  # noqa: N818  # it says what it is
     """The token is unknown, revoked, or its user is disabled."""
+
+
+class Ask(NamedTuple):
+    """A request: what `Ledger.report` takes."""
+
+    token: Presented
+    fixes: Sequence[Fix]
+    tid: str | None = None
+    answers: bool = True
+    now_s: float | None = None
 
 
 class Reported(NamedTuple):
@@ -79,14 +91,21 @@ _account = (
     .join_from(tokens, users, tokens.c.user_id == users.c.id)
     .where(tokens.c.id == bindparam("token"))
 )
-# With the lock of the user (SQLite has one for all, taken when the transaction began), and what
-# tells whether this is the ledger that we know.
-_locked_account = {
-    dialect: _account.add_columns(
+# With the locks of the users (SQLite has one for all, taken when the transaction began), in the
+# same order everywhere, so that two processes never wait for each other; and with what tells
+# whether this is the ledger that we know.
+_locked_accounts = {
+    dialect: select(
+        tokens.c.id.label("token"),
+        *_DEVICE,
         _newest.with_only_columns(entries.c.id).scalar_subquery().label("newest_id"),
         _newest.with_only_columns(entries.c.at_s).scalar_subquery().label("newest_at_s"),
         literal_column(f"({last})", BigInteger).label("last_number"),
-    ).with_for_update(of=users)
+    )
+    .join_from(tokens, users, tokens.c.user_id == users.c.id)
+    .where(tokens.c.id.in_(bindparam("tokens", expanding=True)))
+    .order_by(users.c.id)
+    .with_for_update(of=users)
     for dialect, last in LAST_NUMBER.items()
 }
 
@@ -187,38 +206,76 @@ class Ledger:
         Without `answers`, those that can be had for free are not looked up.
         Raises Refused, LedgerUnreachable or Restored; then nothing was released.
         """
-        now_s = time.time() if now_s is None else now_s
-        try:
-            return self._report(token, fixes, tid, answers, now_s)
-        except LedgerUnreachable as trouble:
-            if not trouble.lost:
-                raise
-        # The connection had broken. Whether or not it was committed, the same call does no harm.
-        return self._report(token, fixes, tid, answers, now_s)
+        [outcome] = self.report_all([Ask(token, fixes, tid, answers, now_s)])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
-    def _report(
-        self, token: Presented, fixes: Sequence[Fix], tid: str | None, answers: bool, now_s: float
-    ) -> Reported:
-        told: list[Answer | None] = [None] * len(fixes)
+    def report_all(self, asks: Sequence[Ask]) -> list[Reported | Exception]:
+        """Answer several requests in one transaction, so that they share its way to the disk.
+
+        Each gets what it would have got alone: if there is any trouble, each is asked alone.
+        """
+        if len(asks) > 1:
+            with suppress(Exception):  # whosever it is: nothing was released
+                return self._together(asks)
+        return [self._alone(ask) for ask in asks]
+
+    def _alone(self, ask: Ask) -> Reported | Exception:
+        for _ in range(2):
+            try:
+                [outcome] = self._together([ask])
+                return outcome
+            except LedgerUnreachable as trouble:
+                if not trouble.lost:
+                    return trouble
+                # The connection had broken. Whether or not it was committed, to ask again does
+                # no harm.
+                failure: Exception = trouble
+            except Exception as trouble:  # noqa: BLE001  # it is the asker's to hear
+                return trouble
+        return failure
+
+    def _together(self, asks: Sequence[Ask]) -> list[Reported | Exception]:
+        outcomes: list[Reported | Exception] = []
+        scribes: dict[int, Scribe] = {}
+        known = 0
         with self.database.writing() as tx:
             mark = self.mark.value()  # before one looks: others go on
-            locked = _locked_account[self.database.dialect]
-            account = self._admitted(tx.execute(locked, {"token": token.id}), token)  # [L2]
-            self._unless_restored(account.last_number or 0, mark)  # [L7]
-            device = _device(account)
-            book = self.book(tx, account, account.newest_at_s)
-            scribe = Scribe(tx, book, device, self.keys, tid, account.forwards, now_s)
-            for i in sorted(range(len(fixes)), key=lambda i: fixes[i].at_s):
-                told[i] = scribe.answer(self._on_clock(fixes[i]), answers)
-            added = scribe.write()
-            # Of the time that was asked about, or of the present window if that is later.
-            standing_s = max([fix.at_s for fix in fixes] or [now_s])
-            if standing_s > now_s + AHEAD_S:
-                standing_s = now_s
-            standing = book.standing(standing_s)
-        # What is told again may not have been told before: its writer may have died.
-        self._reach(max([account.newest_id or 0, *added]))  # [L6]
-        return Reported(device, [a for a in told if a is not None], standing, book.rules.policy)
+            named = {"tokens": list({ask.token.id for ask in asks})}
+            locked = tx.execute(_locked_accounts[self.database.dialect], named)  # [L2]
+            accounts: dict[str, Any] = {account.token: account for account in locked}
+            for account in accounts.values():
+                self._unless_restored(account.last_number or 0, mark)  # [L7]
+                # What is told again may not have been told before: its writer may have died.
+                known = max(known, account.newest_id or 0)
+            for ask in asks:
+                try:
+                    account = self._admitted(accounts.get(ask.token.id), ask.token)
+                except Refused as refused:
+                    outcomes.append(refused)
+                    continue
+                if account.id not in scribes:
+                    book = self.book(tx, account, account.newest_at_s)
+                    scribes[account.id] = Scribe(tx, account.id, book, self.keys, account.forwards)
+                outcomes.append(self._answered(ask, _device(account), scribes[account.id]))
+            last = write(tx, scribes.values())
+        self._reach(max(known, last))  # [L6]
+        return outcomes
+
+    def _answered(self, ask: Ask, device: Device, scribe: Scribe) -> Reported:
+        now_s = time.time() if ask.now_s is None else ask.now_s
+        fixes = [self._on_clock(fix) for fix in ask.fixes]
+        told: dict[int, Answer] = {}
+        for i in sorted(range(len(fixes)), key=lambda i: fixes[i].at_s):
+            told[i] = scribe.answer(fixes[i], device.device, ask.tid, ask.answers, now_s)
+        # Of the time that was asked about, or of the present window if that is later.
+        standing_s = max((fix.at_s for fix in fixes), default=now_s)
+        if standing_s > now_s + AHEAD_S:
+            standing_s = now_s
+        standing = scribe.book.standing(standing_s)
+        policy = scribe.book.rules.policy
+        return Reported(device, [told[i] for i in range(len(fixes))], standing, policy)
 
     def _reach(self, number: int) -> None:
         """Raise the mark. If that fails, nothing leaves; what was paid is there to be asked for."""
@@ -230,12 +287,12 @@ class Ledger:
     def device(self, token: Presented) -> Device:
         """Who a token speaks for."""
         with self.database.reading() as tx:
-            return _device(self._admitted(tx.execute(_account, {"token": token.id}), token))
+            return _device(self._found(tx, token))
 
     def budget(self, token: Presented) -> tuple[Device, Book]:
         """The user's book, to be looked at only."""
         with self.database.reading() as tx:
-            account = self._admitted(tx.execute(_account, {"token": token.id}), token)
+            account = self._found(tx, token)
             return _device(account), self.book(tx, account)
 
     def history(
@@ -243,7 +300,7 @@ class Ledger:
     ) -> list[tuple[Release, str]]:
         """Releases and their devices, newest first."""
         with self.database.reading() as tx:
-            account = self._admitted(tx.execute(_account, {"token": token.id}), token)
+            account = self._found(tx, token)
             found = (
                 select(*(entries.c[name] for name in Entry._fields))
                 .where(entries.c.user_id == account.id, entries.c.lat.is_not(None))
@@ -270,8 +327,11 @@ class Ledger:
 
     # Parts
 
-    def _admitted(self, found: Any, token: Presented) -> Row[Any]:
-        row: Row[Any] | None = found.one_or_none()
+    def _found(self, tx: Connection, token: Presented) -> Any:
+        return self._admitted(tx.execute(_account, {"token": token.id}).one_or_none(), token)
+
+    @staticmethod
+    def _admitted(row: Any, token: Presented) -> Any:
         # Compared even if there is none, so that the time tells nothing.
         digest = row.digest if row is not None else bytes(32)
         right = hmac.compare_digest(digest, token.digest)
@@ -279,7 +339,7 @@ class Ledger:
             raise Refused("the token is not known, was revoked, or its user is disabled")
         return row
 
-    def book(self, tx: Connection, account: Row[Any], newest_at_s: float | None = None) -> Book:
+    def book(self, tx: Connection, account: Any, newest_at_s: float | None = None) -> Book:
         """The book of a row of users; the time of their newest entry is compared with it."""
         following = account.next_policy_id
         book = Book(
@@ -304,7 +364,7 @@ class Ledger:
             row = tx.execute(policy_row, {"policy": policy_id}).one()
             policy, mechanism = mechanism_of(row.body)
             rules = Rules(policy_id, row.version, policy, mechanism)
-            if len(self._rules) >= 100_000:
+            if len(self._rules) >= _MOST_KNOWN:
                 self._rules.clear()
             self._rules[policy_id] = rules
         return rules
@@ -315,7 +375,7 @@ class Ledger:
         return fix._replace(at_s=datetime.fromtimestamp(fix.at_s, UTC).timestamp())
 
 
-def _device(account: Row[Any]) -> Device:
+def _device(account: Any) -> Device:
     return Device(
         account.id, account.name, account.device, account.passphrase, account.show_release
     )

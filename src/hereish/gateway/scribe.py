@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from hereish.gateway.book import Book, Entry, again
+from hereish.gateway.book import NOTHING, Book, Entry, again
 from hereish.gateway.fixes import Fix, Release
 from hereish.gateway.keys import Keys
 from hereish.gateway.policy import Rules, mechanism_of
@@ -54,7 +55,7 @@ _remember = (
         next_policy_id=bindparam("following"),
     )
 )
-_add_entry = insert(entries).returning(entries.c.id)
+_add_entries = insert(entries).returning(entries.c.id)
 # PostgreSQL does both in one go, which saves a way to the server and back.
 _COLUMNS = (*Entry._fields, "user_id", "made_s")
 _added = (
@@ -79,83 +80,75 @@ _post = insert(outbox).from_select(
 _add_receipt = insert(receipts)
 
 
+class _Added(NamedTuple):
+    entry: Entry
+    tid: str | None
+    made_s: float
+
+
 class Scribe:
-    """Answers the fixes of one transaction, and writes what they added."""
+    """Answers what one user asks in a transaction, and keeps what is to be written at its end."""
 
-    def __init__(
-        self,
-        tx: Connection,
-        book: Book,
-        device: Device,
-        keys: Keys,
-        tid: str | None,
-        forwards: int,
-        now_s: float,
-    ) -> None:
-        self._tx, self._book, self._device, self._keys = tx, book, device, keys
-        self._tid, self._forwards, self._now_s = tid, forwards, now_s
-        self._added: list[Entry] = []
+    def __init__(self, tx: Connection, user_id: int, book: Book, keys: Keys, forwards: int) -> None:
+        self.user_id, self.book, self.forwards = user_id, book, forwards
+        self.added: list[_Added] = []
+        self._tx, self._keys = tx, keys
 
-    def answer(self, fix: Fix, looked_up: bool) -> Answer:
+    def answer(
+        self, fix: Fix, device: str, tid: str | None, looked_up: bool, now_s: float
+    ) -> Answer:
         key = None
         if fix.id is not None:
-            key = self._keys.named(self._device.user_id, self._device.device, fix.id)
-            known = self._tx.execute(
-                _receipt, {"user": self._device.user_id, "key": key}
-            ).one_or_none()
+            key = self._keys.named(self.user_id, device, fix.id)
+            asked = {"user": self.user_id, "key": key}
+            known = self._tx.execute(_receipt, asked).one_or_none()
             if known is not None:
                 return self._known(known)
-        if fix.at_s > self._now_s + AHEAD_S:
+        if fix.at_s > now_s + AHEAD_S:
             return Answer(None, own=False, outcome="ahead")
-        answer, entry, own = self._fresh_or_free(fix, looked_up or key is not None)
+        answer, entry = self._fresh_or_free(fix, device, looked_up or key is not None)
+        if entry is not None and answer.own and answer.outcome == entry.kind:  # a new one
+            self.added.append(_Added(entry, tid, now_s))
         if key is not None:
             self._tx.execute(
                 _add_receipt,
                 {
-                    "user_id": self._device.user_id,
+                    "user_id": self.user_id,
                     "key": key,
                     "entry_at_s": entry.at_s if entry is not None else None,
                     "at_s": fix.at_s,
-                    "own": own,
-                    "made_s": self._now_s,
+                    "own": answer.own,
+                    "made_s": now_s,
                 },
             )
         return answer
 
-    def _fresh_or_free(self, fix: Fix, looked_up: bool) -> tuple[Answer, Entry | None, bool]:
-        book = self._book
+    def _fresh_or_free(self, fix: Fix, device: str, looked_up: bool) -> tuple[Answer, Entry | None]:
+        book = self.book
         if not book.is_due(fix.at_s):
-            return self._free(fix, looked_up)
-        user, device = self._device.user_id, self._device.device
-        resend = self._keys.resend(user, device, fix.at_s, fix.lat, fix.lon)
-        entry = book.add(fix, device, resend)
+            return self._free(fix, device, looked_up)
+        entry = book.add(fix, device, self._resend(fix, device))
         if entry is None:  # as before: nothing is left
-            return Answer(None, own=False, outcome="none"), book.newest, False
-        self._added.append(entry)
-        release = entry.release(book.rules)
-        return Answer(release, own=True, outcome=entry.kind), entry, True
+            return Answer(None, own=False, outcome=NOTHING), book.newest
+        return Answer(entry.release(book.rules), own=True, outcome=entry.kind), entry
 
-    def _free(self, fix: Fix, looked_up: bool) -> tuple[Answer, Entry | None, bool]:
+    def _free(self, fix: Fix, device: str, looked_up: bool) -> tuple[Answer, Entry | None]:
         """The entry in force at that time: it is public, so it costs nothing to say it again."""
-        newest = self._book.newest if self._book.is_answered_by_the_newest(fix.at_s) else None
+        newest = self.book.newest if self.book.is_answered_by_the_newest(fix.at_s) else None
         outcome = "late" if newest is None else "again"
-        if not looked_up:
-            return Answer(None, own=False, outcome=outcome), None, False
-        entry = newest or self._in_force(fix.at_s)  # [L8]
+        entry = (newest or self._in_force(fix.at_s)) if looked_up else None  # [L8]
         if entry is None:
-            return Answer(None, own=False, outcome=outcome), None, False
-        own = self._is_resent(fix, entry)
+            return Answer(None, own=False, outcome=outcome), None
+        own = entry.at_s == fix.at_s and hmac.compare_digest(
+            entry.resend or b"", self._resend(fix, device)
+        )
         release = self._release(entry)
         if release is not None and not own:
             release = again(release, fix.at_s)
-        return Answer(release, own, outcome), entry, own
+        return Answer(release, own, outcome), entry
 
-    def _is_resent(self, fix: Fix, entry: Entry) -> bool:
-        if entry.at_s != fix.at_s or entry.resend is None:
-            return False
-        user, device = self._device.user_id, self._device.device
-        resend = self._keys.resend(user, device, fix.at_s, fix.lat, fix.lon)
-        return hmac.compare_digest(entry.resend, resend)
+    def _resend(self, fix: Fix, device: str) -> bytes:
+        return self._keys.resend(self.user_id, device, fix.at_s, fix.lat, fix.lon)
 
     def _known(self, receipt: Any) -> Answer:
         """The answer that a report with this id had before."""
@@ -168,60 +161,62 @@ class Scribe:
         return Answer(release, receipt.own, outcome="again")
 
     def _in_force(self, at_s: float) -> Entry | None:
-        for entry in reversed(self._added):
-            if entry.at_s <= at_s:
-                return entry
-        found = self._tx.execute(_in_force, {"user": self._device.user_id, "at": at_s})
-        row = found.one_or_none()
+        for added in reversed(self.added):
+            if added.entry.at_s <= at_s:
+                return added.entry
+        row = self._tx.execute(_in_force, {"user": self.user_id, "at": at_s}).one_or_none()
         return None if row is None else Entry(*row)
 
     def _release(self, entry: Entry) -> Release | None:
-        book = self._book
+        book = self.book
         if entry.policy_id == book.rules.id:
             return entry.release(book.rules)
         row = self._tx.execute(policy_row, {"policy": entry.policy_id}).one()
         policy, mechanism = mechanism_of(row.body)
         return entry.release(Rules(entry.policy_id, row.version, policy, mechanism))
 
-    def write(self) -> list[int]:
-        """Write what was added; the numbers of the new entries."""
-        if not self._added:
-            return []
-        book, following = self._book, self._book.following
-        state = {
-            "user": self._device.user_id,
-            "state": book.to_json(),
-            "policy": book.rules.id,
+    def state(self) -> dict[str, Any]:
+        """The user's new row."""
+        following = self.book.following
+        return {
+            "user": self.user_id,
+            "state": self.book.to_json(),
+            "policy": self.book.rules.id,
             "following": None if following is None else following.id,
         }
-        rows = [
-            {**entry._asdict(), "user_id": self._device.user_id, "made_s": self._now_s}
-            for entry in self._added
-        ]
-        if len(rows) == 1 and self._tx.dialect.name == "postgresql":
-            new = {f"new_{name}": value for name, value in rows[0].items()}
-            numbers = [self._tx.execute(_add_and_remember, state | new).scalar_one()]
-        else:
-            numbers = [self._tx.execute(_add_entry, row).scalar_one() for row in rows]
-            self._tx.execute(_remember, state)
-        if self._forwards:
-            for entry in self._added:
-                self._send_on(entry)
-        return numbers
 
-    def _send_on(self, entry: Entry) -> None:
-        """Into the outbox of each destination, in the same transaction."""
-        if entry.lat is None:
-            return
-        self._tx.execute(
-            _post,
-            {
-                "user": self._device.user_id,
-                "at": entry.at_s,
-                "lat": entry.lat,
-                "lon": entry.lon,
-                "accuracy": entry.accuracy_m,
-                "device": entry.device,
-                "tid": self._tid,
-            },
-        )
+
+def write(tx: Connection, scribes: Iterable[Scribe]) -> int:
+    """Write what they kept: entries, runs and the outbox. The number of the last entry, or 0."""
+    active = [scribe for scribe in scribes if scribe.added]
+    rows = [
+        {**added.entry._asdict(), "user_id": scribe.user_id, "made_s": added.made_s}
+        for scribe in active
+        for added in scribe.added
+    ]
+    if not rows:
+        return 0
+    if len(rows) == 1 and tx.dialect.name == "postgresql":
+        new = {f"new_{name}": value for name, value in rows[0].items()}
+        last = int(tx.execute(_add_and_remember, active[0].state() | new).scalar_one())
+    else:
+        last = max(tx.execute(_add_entries, rows).scalars())
+        tx.execute(_remember, [scribe.state() for scribe in active])
+    posts = [
+        {
+            "user": scribe.user_id,
+            "at": added.entry.at_s,
+            "lat": added.entry.lat,
+            "lon": added.entry.lon,
+            "accuracy": added.entry.accuracy_m,
+            "device": added.entry.device,
+            "tid": added.tid,
+        }
+        for scribe in active
+        if scribe.forwards
+        for added in scribe.added
+        if added.entry.lat is not None
+    ]
+    if posts:
+        tx.execute(_post, posts)
+    return last
