@@ -65,7 +65,11 @@ class Clerk:
                 ends = another is None
                 if another is not None:
                     together.append(another)
-            outcomes = self._ledger.report_all([waiting.ask for waiting in together])
+            outcomes: list[Reported | Exception]
+            try:
+                outcomes = self._ledger.report_all([waiting.ask for waiting in together])
+            except Exception as defect:  # noqa: BLE001  # those who wait hear it; the clerk stays
+                outcomes = [defect] * len(together)
             first.loop.call_soon_threadsafe(_tell, together, outcomes)
             if ends:
                 return
