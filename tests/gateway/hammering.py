@@ -287,7 +287,7 @@ class Crowd:
 def publish(
     name: str, crowd: Crowd, counts: Counts, record: Callable[[str, object], None], **more: object
 ) -> None:
-    """The numbers of a scenario, for people (`pytest -s`) and for the report of the run."""
+    """The numbers of a scenario, for the report of the run."""
     numbers = {
         **counts._asdict(),
         "resends": counts.sent - counts.reports,
@@ -296,10 +296,8 @@ def publish(
         "refused": crowd.statuses[503],
         **more,
     }
-    for key, number in numbers.items():
-        record(key, number)
     words = ", ".join(
         f"{key} {number:.6f}" if isinstance(number, float) else f"{key} {number}"
         for key, number in numbers.items()
     )
-    sys.stdout.write(f"\n{name}: {words}\n")
+    record("counts", f"{name}: {words}")  # printed at the end of the run
