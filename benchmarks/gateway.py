@@ -114,7 +114,7 @@ def _load(name: str, fresh: Callable[[Path, str], str]) -> list[Row]:
         ),
         Row(
             f"{name}: p99 latency at half that load / the bare server's at the same load",
-            f"{p99['hereish'] / p99['bare']:.1f}",
+            f"{p99['hereish'] / p99['bare']:.1f} ({p99['hereish']:.0f} ms)",
             "for comparison",
             True,
         ),

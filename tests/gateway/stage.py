@@ -103,11 +103,11 @@ def serving(where: Places, *words: str, rate: float = 0.0) -> Iterator[Running]:
     """`hereish serve` as people run it, at the most talkative level."""
     port = free_port()
     log = Path(where.key_file).with_name(f"log-{port}")
-    with log.open("wb") as lines:
+    with log.open("wb") as lines, log.with_name(f"out-{port}").open("wb") as out:
         process = subprocess.Popen(  # noqa: S603  # our own command
             command(where, port, "--rate", str(rate), "--log-level", "debug", *words),
             stderr=lines,
-            stdout=lines,
+            stdout=out,
             env={**os.environ, "PYTHONASYNCIODEBUG": "0"},
         )
     running = Running(where, port, process, log)

@@ -99,8 +99,7 @@ def command(
         else:
             where = places(database, key_file, mark)
         ledger = Ledger.open(where)
-        if demo:
-            click.echo(_demo(ledger, host, port))
+        click.echo(_demo(ledger, host, port) if demo else _hello(ledger, host, port))
         if not serve(create_app(ledger, per_s=rate), host, port):
             raise HereishError(f"the gateway could not start on {host} port {port}")
     finally:
@@ -121,6 +120,19 @@ def _unless_taken(host: str, port: int) -> None:
         ) from None
 
 
+def _address(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _hello(ledger: Ledger, host: str, port: int) -> str:
+    from hereish.gateway import accounts
+
+    words = f"hereish listens on {_address(host, port)}, and ends with Ctrl-C."
+    if not accounts.listed(ledger):
+        words += " There is no user yet: hereish user add NAME --accuracy 3km"
+    return words
+
+
 def _demo(ledger: Ledger, host: str, port: int) -> str:
     from hereish.gateway import accounts
     from hereish.gateway.policy import Policy
@@ -128,7 +140,7 @@ def _demo(ledger: Ledger, host: str, port: int) -> str:
     policy = Policy(math.log(10), 100.0, accuracy_m=3000.0, interval_s=10.0)
     accounts.add_user(ledger, "demo", policy)
     token = accounts.new_token(ledger, "demo", "phone", show_release=True)
-    at = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    at = _address(host, port)
     now = "'\"$(date -u +%Y-%m-%dT%H:%M:%SZ)\"'"
     return (
         f"A user named demo, with a ledger that is thrown away at the end.\n\n"
