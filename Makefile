@@ -48,7 +48,7 @@ browser:
 	else echo "== there is no chromium: the tests in a browser will be skipped"; fi
 
 bench bench-write: .venv/.dev
-	@echo "== benchmarks: ratios measured in one process on one core"
+	@echo "== benchmarks: ratios measured on this machine"
 	@$(BIN)/python benchmarks/bench.py $(if $(filter bench-write,$@),--write)
 
 clean:

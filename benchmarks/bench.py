@@ -1,4 +1,4 @@
-"""What hereish costs, as ratios measured in one process on one core.
+"""What hereish costs, as ratios; all but those of the gateway in one process on one core.
 
 Run by `make bench`. `--write` puts the table into docs/benchmarks.md. Times of one run are only
 compared with each other: the best of several rounds, in which the things compared take turns.

@@ -18,6 +18,7 @@ import random
 import re
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Generator, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -93,7 +94,7 @@ Got: TypeAlias = Answer | _Lost | None
 Flow: TypeAlias = Generator[_Ask | _Pause, Got, Result]
 
 
-class _Gateway:
+class _Gateway(ABC):
     """What both clients share: settings, and what is said."""
 
     def __init__(
@@ -125,8 +126,9 @@ class _Gateway:
             trust_env=base.scheme == "https",
         )
 
+    @abstractmethod
     def _connect(self, **settings: Any) -> None:
-        raise NotImplementedError
+        """Make the client of httpx; it sends nothing yet."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"

@@ -62,7 +62,7 @@ def test_a_table_is_tidy(city: data.Trajectories, tmp_path: Path) -> None:
 def test_finished_cells_are_found_again_and_unfinished_ones_are_not(
     city: data.Trajectories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    todo = list(cells(SMALL, city, "made up", ("authors",)))
+    wanted = list(cells(SMALL, city, "made up", ("authors",)))
     computed: list[float | None] = []
     compute = study.compute
 
@@ -74,11 +74,11 @@ def test_finished_cells_are_found_again_and_unfinished_ones_are_not(
 
     monkeypatch.setattr(study, "compute", counted)
     with pytest.raises(KeyboardInterrupt):
-        run(SMALL, todo, tmp_path)
+        run(SMALL, wanted, tmp_path)
     assert len(list((tmp_path / "cells").glob("*.json"))) == 1
-    first = run(SMALL, todo, tmp_path)
+    first = run(SMALL, wanted, tmp_path)
     assert computed == [0.2, 0.5, 0.5]  # the first one was kept
-    again = run(SMALL, todo, tmp_path)
+    again = run(SMALL, wanted, tmp_path)
     assert computed == [0.2, 0.5, 0.5]
     assert again == first
     fresh = run(SMALL, list(cells(SMALL, city, "other data", ("authors",))), tmp_path)
@@ -89,11 +89,11 @@ def test_finished_cells_are_found_again_and_unfinished_ones_are_not(
 def test_a_damaged_cell_does_not_pass_for_a_finished_one(
     city: data.Trajectories, tmp_path: Path
 ) -> None:
-    todo = list(cells(SMALL, city, "made up", ("authors",)))
-    rows = run(SMALL, todo, tmp_path)
+    wanted = list(cells(SMALL, city, "made up", ("authors",)))
+    rows = run(SMALL, wanted, tmp_path)
     for path in (tmp_path / "cells").iterdir():
         path.write_text(path.read_text()[:100])
-    assert run(SMALL, todo, tmp_path) == rows
+    assert run(SMALL, wanted, tmp_path) == rows
     for path in (tmp_path / "cells").iterdir():
         json.loads(path.read_text())
 

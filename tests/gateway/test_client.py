@@ -7,8 +7,6 @@ import json
 import logging
 import pickle
 import socket
-import subprocess
-import sys
 import traceback
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -333,60 +331,6 @@ def test_a_time_without_a_zone_is_not_sent(call: Driver, at: object) -> None:
     assert not script.seen
 
 
-BOTH = pytest.mark.parametrize("kind", [client.Client, client.AsyncClient])
-
-
-@BOTH
-@pytest.mark.parametrize(
-    "url",
-    [
-        *("http://gateway.example", "http://192.168.1.5:8000", "http://127.0.0.1.example"),
-        *("ftp://localhost", "gateway.example", "", "https://", "https://a:b@gateway.example"),
-        *("https://gateway.example?x=1", "http://localhost.example", "https://a:port", None),
-    ],
-)
-def test_addresses_that_would_not_keep_a_secret_are_refused(kind: type, url: str) -> None:
-    with pytest.raises(hereish.ParameterError) as refused:
-        kind(url, TOKEN)
-    assert TOKEN not in str(refused.value)
-    assert "a:b" not in str(refused.value)
-
-
-@BOTH
-@pytest.mark.parametrize(
-    "url",
-    [
-        "https://gateway.example/prefix",
-        "http://localhost:8000",
-        "http://127.0.0.1",
-        "http://[::1]:1",
-    ],
-)
-def test_addresses_that_keep_it_are_taken(kind: type, url: str) -> None:
-    shown = repr(kind(url, TOKEN))
-    assert shown.startswith(f"{kind.__name__}('{url[:16]}")
-    assert TOKEN not in shown
-
-
-@BOTH
-def test_who_insists_may_speak_in_the_clear(kind: type) -> None:
-    assert "192.168.1.5" in repr(kind("http://192.168.1.5", TOKEN, insecure=True))
-
-
-@BOTH
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        *({"token": token} for token in ("", "two words", "line\n", None)),
-        *({"retries": -1}, {"retries": 1.5}, {"timeout_s": 0.0}),
-    ],
-)
-def test_bad_settings_are_refused(kind: type, wrong: dict[str, Any]) -> None:
-    with pytest.raises(hereish.ParameterError) as refused:
-        kind(**{"url": "https://gateway.example", "token": TOKEN, **wrong})
-    assert "two words" not in str(refused.value)
-
-
 def test_a_prefix_of_the_address_is_kept(call: Driver) -> None:
     with serving(script := Script(OK)) as url:
         call(f"{url}/private/hereish", "report", HERE)
@@ -432,11 +376,3 @@ def test_what_the_flow_asks_for_shows_no_place() -> None:
     with client.Client("https://gateway.example", TOKEN) as gateway:
         asked = next(gateway._report(HERE, NOON, None))
     assert "60.16" not in repr(asked)
-
-
-def test_without_httpx_the_import_says_what_to_install() -> None:
-    code = "import sys; sys.modules['httpx'] = None; import hereish.lbs; import hereish.client"
-    done = subprocess.run(  # noqa: S603  # our own interpreter and our own words
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    assert "pip install 'hereish[client]'" in done.stderr.splitlines()[-1]
