@@ -7,6 +7,7 @@ import json
 import click
 
 from hereish.cli import gateway_options, options
+from hereish.cli.gateway_options import Where
 from hereish.errors import ParameterError
 
 EXAMPLE = """\b
@@ -60,9 +61,7 @@ def add(
     password: bool,
     bearer: bool,
     headers: tuple[str, ...],
-    database: str | None,
-    key_file: str | None,
-    mark: str | None,
+    where: Where,
 ) -> None:
     """Send a user's releases from now on to URL, too. What is needed to sign in there is kept
     encrypted with the key of the ledger.
@@ -70,7 +69,7 @@ def add(
     told = dict(_header(header) for header in headers)
     secret = gateway_options.secret("Password") if password else None
     token = gateway_options.secret("Token") if bearer else None
-    with gateway_options.opened(database, key_file, mark) as ledger:
+    with where.opened() as ledger:
         from hereish.gateway import destinations
 
         number = destinations.add(
@@ -93,11 +92,9 @@ def add(
 @click.argument("user", metavar="USER")
 @options.option("Other", "--json", "as_json", is_flag=True, help="The same for programs.")
 @gateway_options.where
-def list_(
-    user: str, as_json: bool, database: str | None, key_file: str | None, mark: str | None
-) -> None:
+def list_(user: str, as_json: bool, where: Where) -> None:
     """List where a user's releases go, what waits, and why."""
-    with gateway_options.opened(database, key_file, mark) as ledger:
+    with where.opened() as ledger:
         from hereish.gateway import destinations
 
         found = destinations.listed(ledger, user)
@@ -115,11 +112,9 @@ def list_(
 @click.argument("user", metavar="USER")
 @click.argument("number", type=int, metavar="NUMBER")
 @gateway_options.where
-def remove(
-    user: str, number: int, database: str | None, key_file: str | None, mark: str | None
-) -> None:
+def remove(user: str, number: int, where: Where) -> None:
     """Send nothing there any more, not even what waits. NUMBER is as hereish forward list says."""
-    with gateway_options.opened(database, key_file, mark) as ledger:
+    with where.opened() as ledger:
         from hereish.gateway import destinations
 
         destinations.remove(ledger, user, number)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -15,10 +16,36 @@ from hereish.evaluation import settings as tuned
 
 if TYPE_CHECKING:
     from hereish.gateway.ledger import Ledger
+    from hereish.gateway.places import Places
     from hereish.gateway.policy import Policy
 
+
+class Where(NamedTuple):
+    """Where somebody said the ledger is."""
+
+    database: str | None
+    key_file: str | None
+    mark: str | None
+
+    def places(self) -> Places:
+        """What was said, or the usual places."""
+        from_said, _ = _gateway()
+        found: Places = from_said(*self)
+        return found
+
+    @contextmanager
+    def opened(self, *, check: bool = True) -> Iterator[Ledger]:
+        """The ledger for one command."""
+        _, ledger_class = _gateway()
+        ledger = ledger_class.open(self.places(), check=check, pool=1)
+        try:
+            yield ledger
+        finally:
+            ledger.close()
+
+
 _WHERE = "Where the ledger is"
-where = options.together(
+_where = options.together(
     options.option(
         _WHERE,
         "--database",
@@ -42,6 +69,18 @@ where = options.together(
         help="The high-water mark: tells that a ledger was restored. Keep it out of backups.",
     ),
 )
+
+
+def where(function: Callable[..., None]) -> Callable[..., None]:
+    """Options that say where the ledger is; the command gets them as one, named `where`."""
+
+    @wraps(function)
+    def gathered(database: str | None, key_file: str | None, mark: str | None, **said: Any) -> None:
+        function(where=Where(database, key_file, mark), **said)
+
+    return _where(gathered)
+
+
 _LIMITS = "What has one budget, and how often"
 policy = options.together(
     options.promise,
@@ -74,19 +113,6 @@ policy = options.together(
     ),
     options.on_exhausted(_LIMITS),
 )
-
-
-@contextmanager
-def opened(
-    database: str | None, key_file: str | None, mark: str | None, *, check: bool = True
-) -> Iterator[Ledger]:
-    """The ledger for one command."""
-    from_places, ledger_class = _gateway()
-    ledger = ledger_class.open(from_places(database, key_file, mark), check=check, pool=1)
-    try:
-        yield ledger
-    finally:
-        ledger.close()
 
 
 def secret(words: str) -> str:

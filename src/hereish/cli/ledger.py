@@ -8,6 +8,7 @@ import time
 import click
 
 from hereish.cli import gateway_options, options, units
+from hereish.cli.gateway_options import Where
 
 EXAMPLE = """\b
 Examples:
@@ -26,9 +27,9 @@ def command() -> None:
 @command.command(cls=options.Command)
 @_JSON
 @gateway_options.where
-def status(database: str | None, key_file: str | None, mark: str | None, as_json: bool) -> None:
+def status(where: Where, as_json: bool) -> None:
     """Say how much is in the ledger, and whether it stands at its high-water mark."""
-    with gateway_options.opened(database, key_file, mark, check=False) as ledger:
+    with where.opened(check=False) as ledger:
         from hereish.gateway import upkeep
 
         found = upkeep.status(ledger)
@@ -55,12 +56,12 @@ def status(database: str | None, key_file: str | None, mark: str | None, as_json
     help="Such as 90d: releases for earlier times, ids of reports and counts.",
 )
 @gateway_options.where
-def prune(older_than: str, database: str | None, key_file: str | None, mark: str | None) -> None:
+def prune(older_than: str, where: Where) -> None:
     """Forget old releases. Budgets stay as they are; a report that is sent again after its release
     was forgotten gets nothing, and costs nothing.
     """
     age_s = units.duration_s(older_than)
-    with gateway_options.opened(database, key_file, mark) as ledger:
+    with where.opened() as ledger:
         from hereish.gateway import upkeep
 
         gone = upkeep.prune(ledger, time.time() - age_s)
@@ -70,7 +71,7 @@ def prune(older_than: str, database: str | None, key_file: str | None, mark: str
 @command.command(cls=options.Command)
 @options.option("Other", "--yes", is_flag=True, help="Do it without asking.")
 @gateway_options.where
-def accept(yes: bool, database: str | None, key_file: str | None, mark: str | None) -> None:
+def accept(yes: bool, where: Where) -> None:
     """Go on with a ledger that was restored from a backup. What was spent after the backup is not
     in it, so every window that has begun counts as spent, for all users.
     """
@@ -78,7 +79,7 @@ def accept(yes: bool, database: str | None, key_file: str | None, mark: str | No
         click.confirm(
             "Take the present window of every user as spent, and go on from the next?", abort=True
         )
-    with gateway_options.opened(database, key_file, mark, check=False) as ledger:
+    with where.opened(check=False) as ledger:
         from hereish.gateway import upkeep
 
         closed = upkeep.accept(ledger)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hereish.cli import gateway_options, options
+from hereish.cli.gateway_options import Where
 from hereish.errors import HereishError, ParameterError
 
 if TYPE_CHECKING:
@@ -72,9 +73,7 @@ def command(
     port: int,
     rate: float,
     log_level: str,
-    database: str | None,
-    key_file: str | None,
-    mark: str | None,
+    where: Where,
 ) -> None:
     """Run the gateway: OwnTracks, Overland, OsmAnd, Traccar Client and GPSLogger report to it, and
     what goes on from it is private. A ledger is made if there is none.
@@ -83,7 +82,7 @@ def command(
         from hereish.gateway import logs
         from hereish.gateway.app import create_app
         from hereish.gateway.ledger import Ledger
-        from hereish.gateway.places import Places, places
+        from hereish.gateway.places import Places
         from hereish.gateway.server import serve
     except ImportError:
         raise ParameterError("the gateway needs more: pip install 'hereish[gateway]'") from None
@@ -92,19 +91,26 @@ def command(
     folder = Path(tempfile.mkdtemp(prefix="hereish-demo-")) if demo else None
     try:
         if folder is not None:
-            if database or key_file or mark:
+            if _says_where():
                 raise ParameterError("--demo has a ledger of its own; leave out where it is")
             os.environ.pop("HEREISH_KEY", None)
-            where = Places(f"sqlite:///{folder / 'ledger.db'}", folder / "key", folder / "mark")
+            found = Places(f"sqlite:///{folder / 'ledger.db'}", folder / "key", folder / "mark")
         else:
-            where = places(database, key_file, mark)
-        ledger = Ledger.open(where)
+            found = where.places()
+        ledger = Ledger.open(found)
         click.echo(_demo(ledger, host, port) if demo else _hello(ledger, host, port))
         if not serve(create_app(ledger, per_s=rate), host, port):
             raise HereishError(f"the gateway could not start on {host} port {port}")
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _says_where() -> bool:
+    """Whether the command line says it; what the environment says is not meant for a demo."""
+    ctx = click.get_current_context()
+    said = (ctx.get_parameter_source(name) for name in Where._fields)
+    return click.core.ParameterSource.COMMANDLINE in said
 
 
 def _unless_taken(host: str, port: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from hereish.cli import gateway_options, options
+from hereish.cli.gateway_options import Where
 
 EXAMPLE = """\b
 Examples:
@@ -39,13 +40,11 @@ def new(
     device: str,
     show_release: bool,
     passphrase: bool,
-    database: str | None,
-    key_file: str | None,
-    mark: str | None,
+    where: Where,
 ) -> None:
     """Make a token for a device, and print it. It cannot be shown again."""
     secret = gateway_options.secret("OwnTracks encryption key") if passphrase else None
-    with gateway_options.opened(database, key_file, mark) as ledger:
+    with where.opened() as ledger:
         from hereish.gateway import accounts
         from hereish.gateway.protocols import owntracks
 
@@ -61,9 +60,9 @@ def new(
 @command.command(cls=options.Command)
 @click.argument("token", metavar="TOKEN")
 @gateway_options.where
-def revoke(token: str, database: str | None, key_file: str | None, mark: str | None) -> None:
+def revoke(token: str, where: Where) -> None:
     """Never take a token again. TOKEN is its id, as hereish user show lists it, or all of it."""
-    with gateway_options.opened(database, key_file, mark) as ledger:
+    with where.opened() as ledger:
         from hereish.gateway import accounts
 
         accounts.revoke_token(ledger, token)

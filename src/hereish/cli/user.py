@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hereish.cli import gateway_options, options
+from hereish.cli.gateway_options import Where
 
 if TYPE_CHECKING:
     from hereish.gateway.accounts import Account
@@ -39,12 +40,10 @@ def command() -> None:
 @click.argument("name", metavar="NAME")
 @gateway_options.policy
 @gateway_options.where
-def add(
-    name: str, database: str | None, key_file: str | None, mark: str | None, **said: Any
-) -> None:
+def add(name: str, where: Where, **said: Any) -> None:
     """Add a user with a policy. Give --accuracy or --reports."""
     policy = gateway_options.policy_of(**said)
-    with gateway_options.opened(database, key_file, mark) as ledger:
+    with where.opened() as ledger:
         from hereish.gateway import accounts
 
         accounts.add_user(ledger, name, policy)
@@ -56,14 +55,12 @@ def add(
 @click.argument("name", metavar="NAME")
 @gateway_options.policy
 @gateway_options.where
-def policy(
-    name: str, database: str | None, key_file: str | None, mark: str | None, **said: Any
-) -> None:
+def policy(name: str, where: Where, **said: Any) -> None:
     """Give a user another policy. It applies from the next window on, so that no window's budget is
     spent twice. All of it is said anew: what is left out has its default.
     """
     new = gateway_options.policy_of(**said)
-    with gateway_options.opened(database, key_file, mark) as ledger:
+    with where.opened() as ledger:
         from hereish.gateway import accounts
 
         version = accounts.set_policy(ledger, name, new)
@@ -75,9 +72,9 @@ def policy(
 @command.command("list", cls=options.Command)
 @_JSON
 @gateway_options.where
-def list_(database: str | None, key_file: str | None, mark: str | None, as_json: bool) -> None:
+def list_(where: Where, as_json: bool) -> None:
     """List the users."""
-    with gateway_options.opened(database, key_file, mark) as ledger:
+    with where.opened() as ledger:
         from hereish.gateway import accounts
 
         found = accounts.listed(ledger)
@@ -95,11 +92,9 @@ def list_(database: str | None, key_file: str | None, mark: str | None, as_json:
 @click.argument("name", metavar="NAME")
 @_JSON
 @gateway_options.where
-def show(
-    name: str, database: str | None, key_file: str | None, mark: str | None, as_json: bool
-) -> None:
+def show(name: str, where: Where, as_json: bool) -> None:
     """Show a user: policy, budget, devices. No place is shown, not even a released one."""
-    with gateway_options.opened(database, key_file, mark) as ledger:
+    with where.opened() as ledger:
         from hereish.gateway import accounts, destinations
 
         account = accounts.shown(ledger, name)
@@ -110,42 +105,38 @@ def show(
 @command.command(cls=options.Command)
 @click.argument("name", metavar="NAME")
 @gateway_options.where
-def disable(name: str, database: str | None, key_file: str | None, mark: str | None) -> None:
+def disable(name: str, where: Where) -> None:
     """Refuse all tokens of a user, and forward nothing."""
-    _set_disabled(name, True, database, key_file, mark)
+    _set_disabled(name, True, where)
 
 
 @command.command(cls=options.Command)
 @click.argument("name", metavar="NAME")
 @gateway_options.where
-def enable(name: str, database: str | None, key_file: str | None, mark: str | None) -> None:
+def enable(name: str, where: Where) -> None:
     """Take the tokens of a disabled user again."""
-    _set_disabled(name, False, database, key_file, mark)
+    _set_disabled(name, False, where)
 
 
 @command.command(cls=options.Command)
 @click.argument("name", metavar="NAME")
 @options.option("Other", "--yes", is_flag=True, help="Do it without asking.")
 @gateway_options.where
-def delete(
-    name: str, yes: bool, database: str | None, key_file: str | None, mark: str | None
-) -> None:
+def delete(name: str, yes: bool, where: Where) -> None:
     """Delete a user and all that was released. The name cannot be used again: that would be a
     second budget for the same days.
     """
     if not yes:
         click.confirm(f"Delete {name} and all their releases for ever?", abort=True)
-    with gateway_options.opened(database, key_file, mark) as ledger:
+    with where.opened() as ledger:
         from hereish.gateway import accounts
 
         accounts.delete_user(ledger, name)
     click.echo(f"deleted {name}. Backups made before this still hold their releases")
 
 
-def _set_disabled(
-    name: str, disabled: bool, database: str | None, key_file: str | None, mark: str | None
-) -> None:
-    with gateway_options.opened(database, key_file, mark) as ledger:
+def _set_disabled(name: str, disabled: bool, where: Where) -> None:
+    with where.opened() as ledger:
         from hereish.gateway import accounts
 
         accounts.set_disabled(ledger, name, disabled)
