@@ -9,7 +9,8 @@ command -v curl >/dev/null || { echo "this demo needs curl; please install it" >
 said=$(mktemp)
 "$bin/hereish" serve --demo --port "$port" --log-level warning >"$said" 2>&1 &
 gateway=$!
-trap 'kill "$gateway" 2>/dev/null || true; wait "$gateway" 2>/dev/null || true; rm -f "$said"' EXIT INT TERM
+trap 'kill "$gateway" 2>/dev/null || true; wait "$gateway" 2>/dev/null || true; rm -f "$said"' EXIT
+trap 'exit 1' HUP INT PIPE TERM
 
 tries=0
 until curl --silent --fail --output /dev/null "$url/readyz"; do

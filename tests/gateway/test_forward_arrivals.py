@@ -20,7 +20,7 @@ from receivers import (
     web_receiver,
 )
 
-from hereish.gateway import accounts, destinations, tokens
+from hereish.gateway import destinations
 from hereish.gateway.forward import Forwarder, waiting
 from hereish.gateway.ledger import Ledger
 
@@ -73,24 +73,20 @@ def test_overland_gets_up_to_a_hundred_at_once_and_only_their_fields(
     assert {r.headers["authorization"] for r in receiver.requests} == {"Bearer b34rer"}
 
 
-def test_a_batch_of_overland_is_of_one_device_and_order_is_kept(
+def test_a_batch_of_overland_names_no_device_but_the_initials_and_order_is_kept(
     ledger: Ledger, phone: Phone
 ) -> None:
-    token = tokens.presented(accounts.new_token(ledger, "alice", "tablet"))
-    assert token is not None
     with web_receiver() as receiver:
         destinations.add(ledger, "alice", receiver.url, "overland")
-        phone.report(2)
-        phone.token, mine = token, phone.token
-        phone.report(1)
-        phone.token = mine
-        phone.report(1)
+        for tid, number in (("al", 2), (None, 1), ("al", 1)):
+            phone.tid = tid
+            phone.report(number)
         Forwarder(ledger).run_once(time.time())
     devices = [
         [feature["properties"]["device_id"] for feature in body["locations"]]
         for body in receiver.bodies
     ]
-    assert devices == [["phone", "phone"], ["tablet"], ["phone"]]
+    assert devices == [["al", "al"], ["hereish"], ["al"]]
 
 
 def test_a_broker_gets_each_release_in_order_and_keeps_the_last(

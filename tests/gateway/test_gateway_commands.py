@@ -213,7 +213,7 @@ def test_serve_refuses_a_port_that_is_taken_and_a_ledger_without_its_key(tmp_pat
     with serving(where) as running:
         taken = in_a_process("serve", *words, "--port", running.port)
     assert taken.returncode == 1
-    assert "choose another --port" in taken.stderr
+    assert "choose another --host or --port" in taken.stderr
     where.key_file.write_bytes(base64.b64encode(bytes(32)))
     strange = in_a_process("serve", *words, "--port", free_port())
     assert strange.returncode == 1

@@ -200,7 +200,7 @@ def test_the_app_deletes_its_batch_at_these_words() -> None:
 
 
 def test_what_is_forwarded_is_the_release_and_the_name_of_the_device() -> None:
-    forwarded = protocol.batch([release(), release(AT_S + 60.5)], "phone")
+    forwarded = protocol.batch([release(), release(AT_S + 60.5)], "al")
     first, second = forwarded["locations"]
     assert forwarded.keys() == {"locations"}
     assert first == {
@@ -209,7 +209,7 @@ def test_what_is_forwarded_is_the_release_and_the_name_of_the_device() -> None:
         "properties": {
             "timestamp": "2026-05-05T12:00:00Z",
             "horizontal_accuracy": 2311,
-            "device_id": "phone",
+            "device_id": "al",
         },
     }
     assert datetime.fromisoformat(second["properties"]["timestamp"]).timestamp() == AT_S + 60.5
@@ -218,7 +218,7 @@ def test_what_is_forwarded_is_the_release_and_the_name_of_the_device() -> None:
 
 
 def test_a_forwarded_batch_can_be_read_again() -> None:
-    body = sent(protocol.batch([release(), release(AT_S + 60.5)], "phone"))
+    body = sent(protocol.batch([release(), release(AT_S + 60.5)], "al"))
     assert protocol.read(body) == [Fix(48.9, 19.3, AT_S), Fix(48.9, 19.3, AT_S + 60.5)]
 
 

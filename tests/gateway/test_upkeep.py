@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,12 @@ from stage import HELSINKI, member, places_in, shown
 
 from hereish.errors import ParameterError
 from hereish.gateway import accounts, keys, upkeep
+from hereish.gateway.counting import Tallies
 from hereish.gateway.database import Database, LedgerUnreachable
 from hereish.gateway.fixes import Fix
 from hereish.gateway.keys import KeyTrouble
 from hereish.gateway.ledger import Ledger, Refused
-from hereish.gateway.mark import Mark, Restored
+from hereish.gateway.mark import LOST, Mark, Restored
 from hereish.gateway.tables import entries, metadata, receipts, removed, users
 
 DAY_S = 86_400.0
@@ -169,7 +171,8 @@ def test_ids_and_devices_cannot_be_shifted_into_each_other() -> None:
 
 
 def test_the_mark_never_falls_and_is_shared(tmp_path: Path) -> None:
-    one, other = Mark(tmp_path / "mark", "a"), Mark(tmp_path / "mark", "a")
+    one = Mark(tmp_path / "mark", "a", "new")
+    other = Mark(tmp_path / "mark", "a", "refuse")
     one.reach(5)
     other.reach(3)
     assert (one.value(), other.value()) == (5, 5)
@@ -179,17 +182,66 @@ def test_the_mark_never_falls_and_is_shared(tmp_path: Path) -> None:
     with pytest.raises(Restored, match="restored"):
         one.check(8, one.value())
     with pytest.raises(Restored, match="another ledger"):
-        Mark(tmp_path / "mark", "b")
+        Mark(tmp_path / "mark", "b", "new")
     one.close()
     other.close()
 
 
 def test_a_damaged_mark_is_not_taken_for_none(tmp_path: Path) -> None:
-    Mark(tmp_path / "mark", "a").close()
+    Mark(tmp_path / "mark", "a", "new").close()
     whole = (tmp_path / "mark").read_bytes()
     (tmp_path / "mark").write_bytes(whole[:-10])
-    with pytest.raises(Restored, match="damaged"):
-        Mark(tmp_path / "mark", "a")
+    for missing in ("new", "refuse"):
+        with pytest.raises(Restored, match="damaged"):
+            Mark(tmp_path / "mark", "a", missing)
+    lost = Mark(tmp_path / "mark", "a", "lost")
+    assert lost.value() == LOST
+    lost.close()
+
+
+def test_a_ledger_without_its_mark_might_be_a_backup(tmp_path: Path) -> None:
+    where = places_in(tmp_path)
+    first = Ledger.open(where)
+    token = shown(member(first))
+    first.report(token, [now_and(-60)])
+    first.close()
+    elsewhere = replace(where, mark=tmp_path / "another")
+    for _ in range(2):  # and to look does not make it one
+        with pytest.raises(Restored, match="hereish ledger mark"):
+            Ledger.open(elsewhere)
+        looked = Ledger.open(elsewhere, check=False)
+        assert upkeep.status(looked).lost
+        looked.close()
+    told = Ledger.open(elsewhere, check=False)
+    assert upkeep.take_as_it_is(told) == 1
+    told.close()
+    ledger = Ledger.open(elsewhere)
+    assert ledger.report(token, [now_and(-30)]).answers[0].own
+    ledger.close()
+
+
+@pytest.mark.parametrize("damage", ["unlink", "truncate"])
+def test_a_lost_mark_is_accepted_like_a_restore(tmp_path: Path, damage: str) -> None:
+    where = places_in(tmp_path)
+    first = Ledger.open(where)
+    token = shown(member(first))
+    first.report(token, [now_and(-60)])
+    first.close()
+    if damage == "unlink":
+        where.mark.unlink()
+    else:
+        where.mark.write_bytes(where.mark.read_bytes()[:-8])
+    with pytest.raises(Restored):
+        Ledger.open(where)
+    told = Ledger.open(where, check=False)
+    upkeep.accept(told)
+    told.close()
+    ledger = Ledger.open(where)
+    closed = ledger.report(token, [now_and(-30)])
+    assert closed.answers[0].release is None
+    assert closed.standing.remaining == 0.0
+    assert closed.standing.closed
+    ledger.close()
 
 
 def test_a_ledger_that_was_deleted_does_not_start_anew(tmp_path: Path) -> None:
@@ -329,6 +381,35 @@ def test_a_deleted_user_is_gone_and_the_name_gets_no_second_budget(
     with sqlite3.connect(tmp_path / "ledger.db") as raw:
         raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     assert b"Zebulon" not in (tmp_path / "ledger.db").read_bytes()
+
+
+def test_counts_go_on_when_somebody_was_deleted(ledger: Ledger) -> None:
+    tallies = Tallies()
+    for name in ("alice", "bob"):
+        device = ledger.device(shown(member(ledger, name)))
+        tallies.add(device, "2026-05-05", 3)
+    accounts.delete_user(ledger, "alice")
+    tallies.flush(ledger)
+    assert tallies.today(ledger, device.user_id, "2026-05-05") == {"phone": 3}
+
+
+def test_the_ledger_is_for_its_owner_s_eyes(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.report(shown(member(ledger)), [now_and(-60)])
+    for path in tmp_path.iterdir():
+        assert path.stat().st_mode & 0o077 == 0, path.name
+
+
+def test_what_is_in_the_way_of_a_ledger_is_named(tmp_path: Path) -> None:
+    where = places_in(tmp_path / "nowhere")
+    with pytest.raises(ParameterError, match="nowhere of the ledger does not exist"):
+        Ledger.open(where)
+    (tmp_path / "ledger.db").mkdir()
+    with pytest.raises(ParameterError, match="cannot be written"):
+        Ledger.open(places_in(tmp_path))
+    nobody = "postgresql+psycopg://hereish:hush@127.0.0.1:9/none"
+    with pytest.raises(LedgerUnreachable, match=r"127\.0\.0\.1:9/none") as told:
+        Ledger.open(places_in(tmp_path, nobody))
+    assert "hush" not in str(told.value)
 
 
 def test_two_spellings_of_a_name_are_one_user(ledger: Ledger) -> None:

@@ -15,6 +15,7 @@ Examples:
   hereish ledger status
   hereish ledger prune --older-than 90d
   hereish ledger accept --yes
+  hereish ledger mark --yes
 """
 _JSON = options.option("Other", "--json", "as_json", is_flag=True, help="The same for programs.")
 
@@ -40,7 +41,12 @@ def status(where: Where, as_json: bool) -> None:
         f"{found.users} users, {found.tokens} tokens, {found.entries} entries, "
         f"{found.waiting} releases to be forwarded; the last entry is {found.last}"
     )
-    if found.restored:
+    if found.lost:
+        click.echo(
+            "its high-water mark was missing or damaged. If this is a backup, or you do not know: "
+            "hereish ledger accept. If it is the ledger as it was left: hereish ledger mark"
+        )
+    elif found.restored:
         click.echo(
             f"it had come to entry {found.mark} before, so it was restored from a backup. Nothing "
             "is released until: hereish ledger accept"
@@ -70,11 +76,21 @@ def prune(older_than: str, where: Where) -> None:
 
 @command.command(cls=options.Command)
 @options.option("Other", "--yes", is_flag=True, help="Do it without asking.")
+@options.option(
+    "Other", "--anyway", is_flag=True, help="Even if the ledger stands at its high-water mark."
+)
 @gateway_options.where
-def accept(yes: bool, where: Where) -> None:
+def accept(yes: bool, anyway: bool, where: Where) -> None:
     """Go on with a ledger that was restored from a backup. What was spent after the backup is not
-    in it, so every window that has begun counts as spent, for all users.
+    in it, so every window that has begun counts as spent, for all users; a user with the window
+    none has no other.
     """
+    with where.opened(check=False) as ledger:
+        from hereish.gateway import upkeep
+
+        if not (upkeep.status(ledger).restored or anyway):
+            click.echo("the ledger stands at its high-water mark: there is nothing to accept")
+            return
     if not yes:
         click.confirm(
             "Take the present window of every user as spent, and go on from the next?", abort=True
@@ -84,3 +100,19 @@ def accept(yes: bool, where: Where) -> None:
 
         closed = upkeep.accept(ledger)
     click.echo(f"closed the present window of {closed} user(s); it goes on with the next one")
+
+
+@command.command(cls=options.Command)
+@options.option("Other", "--yes", is_flag=True, help="Do it without asking.")
+@gateway_options.where
+def mark(yes: bool, where: Where) -> None:
+    """Make a new high-water mark for a ledger that is no backup: on another machine that serves the
+    same database, or after the database has moved.
+    """
+    if not yes:
+        click.confirm("Is this the ledger as it was left, and not a backup of it?", abort=True)
+    with where.opened(check=False) as ledger:
+        from hereish.gateway import upkeep
+
+        last = upkeep.take_as_it_is(ledger)
+    click.echo(f"the mark is at entry {last}")

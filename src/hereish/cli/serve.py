@@ -122,7 +122,8 @@ def _unless_taken(host: str, port: int) -> None:
             probe.bind((host, port))
     except OSError as wrong:
         raise HereishError(
-            f"cannot listen on {host} port {port}: {wrong.strerror or wrong}; choose another --port"
+            f"cannot listen on {host} port {port}: {wrong.strerror or wrong}; "
+            "choose another --host or --port"
         ) from None
 
 

@@ -83,10 +83,11 @@ class Standing(NamedTuple):
     window: str
     reports: int
     exhausted: bool
+    closed: bool  # by a restore: what is left of it will not be paid out
 
     @property
     def remaining(self) -> float:
-        return self.total - self.spent
+        return 0.0 if self.closed else self.total - self.spent
 
 
 class Book:
@@ -251,6 +252,7 @@ class Book:
             window=m.window.covers(None if number == NO_WINDOW else number),
             reports=int(run.reports[0]),
             exhausted=bool(run.ended[0]) or self._closed(at_s),
+            closed=self._closed(at_s),
         )
 
 

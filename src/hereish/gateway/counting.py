@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from hereish.gateway.ledger import Ledger
 from hereish.gateway.scribe import Device
-from hereish.gateway.tables import counts
+from hereish.gateway.tables import counts, users
 
 
 def day_of(time_zone: str, now_s: float | None = None) -> str:
@@ -41,8 +41,11 @@ class Tallies:
             return
         try:
             with ledger.database.writing() as tx:
+                named = {user_id for user_id, _, _ in taken}
+                there = set(tx.execute(select(users.c.id).where(users.c.id.in_(named))).scalars())
                 for (user_id, device, day), points in sorted(taken.items()):
-                    _add(tx, user_id, device, day, points)
+                    if user_id in there:  # somebody may have been deleted meanwhile
+                        _add(tx, user_id, device, day, points)
         except BaseException:
             with self._lock:
                 self._counts.update(taken)

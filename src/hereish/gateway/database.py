@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -92,6 +93,17 @@ class Database:
         with _translated(), self.engine.connect() as connection:
             yield connection
 
+    def first_contact(self) -> None:
+        """Connect, or say why that cannot be: to the operator, so with the driver's own words."""
+        if self._file is not None:
+            _reachable(self._file)
+        try:
+            self.engine.connect().close()
+        except exc.DBAPIError as wrong:
+            where = self.engine.url.render_as_string(hide_password=True)
+            why = str(wrong.orig).strip().splitlines()[0]
+            raise LedgerUnreachable(f"cannot open the ledger {where}: {why}") from None
+
     def upgrade(self) -> None:
         """Make the tables, or bring those of an earlier version up to date."""
         config = Config()
@@ -133,6 +145,22 @@ def numbers(connection: Any, dialect: str) -> tuple[int, int]:
     return found[0], found[1]
 
 
+def _reachable(path: Path) -> None:
+    """Make the file, for its owner's eyes alone, or say what is in the way."""
+    if not path.parent.is_dir():
+        raise ParameterError(
+            f"the folder {path.parent} of the ledger does not exist; make it, or give another "
+            "--database"
+        )
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as wrong:
+        raise ParameterError(
+            f"the ledger {path} cannot be written ({wrong.strerror}); see to its permissions, or "
+            "give another --database"
+        ) from None
+
+
 def _engine(url: str, pool: int) -> Engine:
     try:
         parsed = make_url(url)
@@ -157,8 +185,8 @@ def _engine(url: str, pool: int) -> Engine:
         return create_engine(parsed, **settings)
     except (exc.ArgumentError, exc.NoSuchModuleError):
         raise ParameterError(
-            "the database must be sqlite:////path/ledger.db or "
-            "postgresql+psycopg://user@host/name; found something else"
+            "the database must be a path, sqlite:////path/ledger.db or "
+            "postgresql+psycopg://user@host/name (with +psycopg); found something else"
         ) from None
     except ImportError:
         raise ParameterError("the gateway needs more: pip install 'hereish[gateway]'") from None

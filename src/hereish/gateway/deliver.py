@@ -108,11 +108,11 @@ def _letters(target: Target, parcels: Sequence[Parcel]) -> Iterator[tuple[int, b
         for parcel in parcels:
             yield 1, _dumped(owntracks.location(parcel.release, parcel.tid))
         return
-    for device, group in groupby(parcels, key=lambda parcel: parcel.device):
+    for tid, group in groupby(parcels, key=lambda parcel: parcel.tid):
         releases = [parcel.release for parcel in group]
         for start in range(0, len(releases), BATCH):
             some = releases[start : start + BATCH]
-            yield len(some), _dumped(overland.batch(some, device))
+            yield len(some), _dumped(overland.batch(some, tid))
 
 
 def _dumped(message: dict[str, Any]) -> bytes:

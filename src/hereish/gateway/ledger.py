@@ -31,7 +31,7 @@ from hereish.gateway.book import Book, Entry, Standing
 from hereish.gateway.database import LAST_NUMBER, Database, LedgerUnreachable, numbers
 from hereish.gateway.fixes import Fix, Release
 from hereish.gateway.keys import Keys, KeyTrouble, load
-from hereish.gateway.mark import Mark, Restored
+from hereish.gateway.mark import Mark, Missing, Restored
 from hereish.gateway.places import Places
 from hereish.gateway.policy import Policy, Rules, mechanism_of
 from hereish.gateway.scribe import AHEAD_S, Answer, Device, Scribe, policy_row, write
@@ -130,6 +130,7 @@ class Ledger:
         """
         database = Database(where.database, pool=pool)
         try:
+            database.first_contact()
             database.upgrade()
             with database.writing() as tx:
                 known = tx.execute(select(ledger.c.id, ledger.c.key_check)).one_or_none()
@@ -145,7 +146,9 @@ class Ledger:
                     name = known.id
                     if not hmac.compare_digest(known.key_check, keys.check):
                         raise KeyTrouble("this is not the key that the ledger was made with")
-            mark = Mark(where.mark, name)
+                has_entries = max(numbers(tx.connection, database.dialect)) > 0
+            missing: Missing = "refuse" if check else "lost"
+            mark = Mark(where.mark, name, missing if has_entries else "new")
             database.engine.dispose()
         except BaseException:
             database.close()

@@ -12,11 +12,17 @@ import fcntl
 import os
 import threading
 from pathlib import Path
+from typing import Literal
 
 from hereish.errors import HereishError
 
 _HEAD = "hereish high-water mark 1\n"
 _WIDTH = 20
+LOST: int = (
+    10**_WIDTH - 1
+)  # further than any ledger can have come, until somebody has said what to do
+# What to do if there is no mark: begin one, refuse, or note that it is lost.
+Missing = Literal["new", "refuse", "lost"]
 
 
 class Restored(HereishError):  # noqa: N818  # it says what it is
@@ -26,43 +32,75 @@ class Restored(HereishError):  # noqa: N818  # it says what it is
 class Mark:
     """A file with one number that never falls. Processes on one machine may share it."""
 
-    def __init__(self, path: Path, ledger: str) -> None:
+    def __init__(self, path: Path, ledger: str, missing: Missing) -> None:
         self.path = path
         self._lock = threading.Lock()
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        self._start = len(f"{_HEAD}{ledger}\n")
+        self._head = f"{_HEAD}{ledger}\n"
         self._known = 0
+        self._file = self._opened(missing)
         try:
             with _locked(self._file):
-                self._begin(f"{_HEAD}{ledger}\n")
-            self.value()
+                self._begin(missing)
         except BaseException:
             os.close(self._file)
             raise
 
-    def _begin(self, head: str) -> None:
-        content = os.pread(self._file, 1024, 0).decode("ascii", "replace")
-        if not content:
-            os.pwrite(self._file, f"{head}{0:0{_WIDTH}d}\n".encode(), 0)
-            os.fsync(self._file)
-        elif not content.startswith(head):
+    def _opened(self, missing: Missing) -> int:
+        if missing != "refuse":
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            return os.open(self.path, os.O_RDWR)
+        except FileNotFoundError:
+            raise Restored(self._lost()) from None
+
+    def _lost(self) -> str:
+        return (
+            f"the ledger has entries, and its high-water mark {self.path} is missing or damaged: "
+            "nobody can tell whether it is a backup. If it is one, or if you do not know, "
+            "'hereish ledger accept'; if it is the ledger as it was left, and only this machine "
+            "or this place is new, 'hereish ledger mark'"
+        )
+
+    def _begin(self, missing: Missing) -> None:
+        content = os.pread(self._file, 1024, 0)
+        if content and not content.startswith(self._head.encode()):
             raise Restored(
                 f"{self.path} is the high-water mark of another ledger; "
                 "give this one a file of its own with --mark"
             )
+        if self._number() is None:
+            if missing == "refuse" or (missing == "new" and content):
+                raise Restored(self._lost())
+            self.reset(0 if missing == "new" else LOST)
+        self.value()
+
+    def _number(self) -> int | None:
+        found = os.pread(self._file, _WIDTH, len(self._head))
+        return int(found) if len(found) == _WIDTH and found.isdigit() else None
+
+    def reset(self, number: int) -> None:
+        """Write it anew, whatever it was: an operator has said so."""
+        os.pwrite(self._file, f"{self._head}{number:0{_WIDTH}d}\n".encode(), 0)
+        os.fsync(self._file)
+        self._known = number
 
     def value(self) -> int:
         """The mark as the file has it now."""
-        number = os.pread(self._file, _WIDTH, self._start)
-        if len(number) != _WIDTH or not number.isdigit():
-            raise Restored(f"{self.path} is damaged; see 'hereish ledger accept --help'")
-        self._known = max(self._known, int(number))
+        number = self._number()
+        if number is None:
+            raise Restored(self._lost())
+        self._known = max(self._known, number)
         return self._known
 
     @staticmethod
     def check(last: int, mark: int) -> None:
         """Refuse a ledger whose last number is below the mark, as it was before one looked."""
+        if mark == LOST:
+            raise Restored(
+                "the ledger's high-water mark was lost: 'hereish ledger accept' if it may be a "
+                "backup, 'hereish ledger mark' if it is the ledger as it was left"
+            )
         if last < mark:
             raise Restored(
                 f"the ledger ends at entry {last} and had come to {mark} before: it was restored "
@@ -77,7 +115,7 @@ class Mark:
                 return
             with _locked(self._file):
                 if number > self.value():
-                    os.pwrite(self._file, f"{number:0{_WIDTH}d}".encode(), self._start)
+                    os.pwrite(self._file, f"{number:0{_WIDTH}d}".encode(), len(self._head))
                     self._known = number
 
     def sync(self) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, delete, func, select, text, update
 
 from hereish.gateway.database import numbers
 from hereish.gateway.ledger import Ledger
+from hereish.gateway.mark import LOST
 from hereish.gateway.scribe import AHEAD_S
 from hereish.gateway.tables import counts, entries, outbox, receipts, tokens, users
 
@@ -22,6 +23,11 @@ class Status(NamedTuple):
     waiting: int
     last: int
     mark: int
+
+    @property
+    def lost(self) -> bool:
+        """Whether the mark was missing or damaged."""
+        return self.mark == LOST
 
     @property
     def restored(self) -> bool:
@@ -67,10 +73,20 @@ def accept(ledger: Ledger) -> int:
         # Phones may have been ahead of our clock.
         closed = update(users).values(closed_s=time.time() + AHEAD_S)
         changed = int(tx.execute(closed).rowcount)
-        mark = ledger.mark.value()
-        if _last(ledger, tx) < mark:
+        mark, last = ledger.mark.value(), _last(ledger, tx)
+        if last < mark != LOST:
             _move(ledger, tx, mark)
-        return changed
+    if mark == LOST:
+        ledger.mark.reset(last)
+    return changed
+
+
+def take_as_it_is(ledger: Ledger) -> int:
+    """Put the mark where the ledger stands: its operator says that it is no backup."""
+    with ledger.database.reading() as tx:
+        last = _last(ledger, tx)
+    ledger.mark.reset(last)
+    return last
 
 
 def _last(ledger: Ledger, tx: Connection) -> int:

@@ -35,8 +35,10 @@ export const place = ({ lat, lon }) =>
   `${Math.abs(lat).toFixed(5)}° ${lat < 0 ? "S" : "N"}, ` +
   `${Math.abs(lon).toFixed(5)}° ${lon < 0 ? "W" : "E"}`;
 
-export const rough = ({ accuracy_m: metres }) =>
-  Number.isFinite(metres) ? `, give or take ${far(metres)}` : "";
+export const rough = ({ kind, accuracy_m: metres }) => {
+  if (kind === "untested") return ", a guess that nobody tested";
+  return kind === "hard" && Number.isFinite(metres) ? `, give or take ${far(metres)}` : "";
+};
 
 export function cost(release, total) {
   if (!release.cost) return "nothing";

@@ -57,9 +57,12 @@ def _is_where_it_was(properties: dict[str, Any]) -> bool:
     return properties.get("type") != "trip" and properties.get("action") in (None, "visit")
 
 
-def batch(releases: Sequence[Release], device: str) -> dict[str, Any]:
-    """Releases in this format: these properties and no others, whatever the phone sent."""
-    return {"locations": [_feature(release, device) for release in releases]}
+def batch(releases: Sequence[Release], tid: str | None) -> dict[str, Any]:
+    """Releases in this format: these properties and no others, whatever the phone sent.
+
+    Receivers want a device; they get the initials, or our name, but not what it is called here.
+    """
+    return {"locations": [_feature(release, tid or "hereish") for release in releases]}
 
 
 def _feature(release: Release, device: str) -> dict[str, Any]:
