@@ -21,7 +21,6 @@ from sqlalchemy.pool import NullPool
 
 from hereish.arrays import PerLane
 from hereish.gateway.book import NOTHING
-from hereish.gateway.keys import Keys, load
 from hereish.gateway.places import Places
 from hereish.gateway.policy import mechanism_of
 from hereish.gateway.tables import entries, policies, users
@@ -87,7 +86,6 @@ class _Row(NamedTuple):
     window: int | None
     policy_id: int
     device: str
-    resend: bytes | None
 
 
 class _User(NamedTuple):
@@ -101,7 +99,6 @@ class _User(NamedTuple):
 def audit(where: Places, told: Iterable[Told]) -> Counts:
     """Raises Unsound unless the ledger and all answers fit each other and the budgets."""
     told = list(told)
-    keys = load(where.key_file, create=False)
     found = _read(where)
     spent: dict[tuple[str, int | None], list[float]] = defaultdict(list)
     ended = set()
@@ -117,7 +114,7 @@ def audit(where: Places, told: Iterable[Told]) -> Counts:
                 budget = user.mechanism.privacy.eps_per_m
                 _hold(math.fsum(costs) <= budget, f"{name} spent too much in window {window}")
                 fullest = max(fullest, math.fsum(costs) / budget)
-    _judge(found, told, keys)
+    _judge(found, told)
     within_budget(where, told)
     rows = [row for user in found.values() for row in user.rows]
     return Counts(
@@ -216,7 +213,7 @@ def _replay(name: str, user: _User) -> None:
         if field_name in ("values", "times_s") and not np.isfinite(replayed).all():
             continue  # nothing was ever released
         _hold(replayed == kept[field_name], f"{name}: {field_name} is not what the entries say")
-    newest = _Row(**{**state["newest"], "resend": bytes.fromhex(state["newest"]["resend"])})
+    newest = _Row(**state["newest"])
     _hold(newest == user.rows[-1], f"{name}: the newest entry is not what the entries say")
 
 
@@ -264,21 +261,21 @@ def _closed(user: _User, window: int | None) -> bool:
     return window is None or last is None or window <= last
 
 
-def _judge(found: dict[str, _User], told: list[Told], keys: Keys) -> None:
+def _judge(found: dict[str, _User], told: list[Told]) -> None:
     """Every answer is what the ledger has for its time, and every entry was asked for."""
     by_time = defaultdict(list)
     for report in told:
         by_time[report.user, report.at_s].append(report)
     for name, user in found.items():
         for row in user.rows:
-            asked = any(_is_of(row, user.id, report, keys) for report in by_time[name, row.at_s])
+            asked = any(_is_of(row, report) for report in by_time[name, row.at_s])
             _hold(asked, f"{name} at {row.at_s:.6f}: nobody asked for it")
     times = {name: np.array([row.at_s for row in user.rows]) for name, user in found.items()}
     for report in told:
         user = found[report.user]
         before = int(np.searchsorted(times[report.user], report.at_s, side="right"))
         in_force = user.rows[before - 1] if before else None
-        own = in_force is not None and _is_of(in_force, user.id, report, keys)
+        own = in_force is not None and _is_of(in_force, report)
         expected = _expected(report, in_force, own)
         for answer in report.answers:
             _hold(
@@ -287,10 +284,9 @@ def _judge(found: dict[str, _User], told: list[Told], keys: Keys) -> None:
             )
 
 
-def _is_of(row: _Row, user_id: int, report: Told, keys: Keys) -> bool:
+def _is_of(row: _Row, report: Told) -> bool:
     """Whether an entry was made for this very report."""
-    resend = keys.resend(user_id, report.device, report.at_s, report.lat, report.lon)
-    return row.at_s == report.at_s and row.device == report.device and row.resend == resend
+    return row.at_s == report.at_s and row.device == report.device
 
 
 def _expected(report: Told, row: _Row | None, own: bool) -> tuple[Any, ...]:

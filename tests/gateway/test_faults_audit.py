@@ -78,7 +78,7 @@ TAMPERED = {
     ),
     "an entry of another report": (
         "easy",
-        "UPDATE entries SET resend = x'00' WHERE id = :row",
+        "UPDATE entries SET device = 'stranger' WHERE id = :row",
         "nobody asked for it",
     ),
 }

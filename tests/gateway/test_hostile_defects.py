@@ -148,7 +148,7 @@ def test_a_defect_is_answered_and_logged_without_its_words(
             for client in payloads("", 0.0):
                 answer = threaded.ask(client)
                 assert answer.status_code == 500
-                assert answer.json() == {"error": "a defect of the gateway; nothing was released"}
+                assert answer.json() == {"error": "a defect of the gateway; it may be sent again"}
                 said = repr(answer.headers.raw).encode() + answer.content
                 assert leaks(said) == []
                 assert not any(words in said for words in WORDS_OF_PYTHON)

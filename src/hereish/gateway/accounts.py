@@ -17,11 +17,13 @@ from hereish.gateway.tables import (
     counts,
     destinations,
     entries,
+    forget,
     policies,
     receipts,
     removed,
     users,
 )
+from hereish.gateway.tables import ledger as ledger_row
 from hereish.gateway.tables import tokens as token_rows
 from hereish.windows import NoReset
 
@@ -83,7 +85,14 @@ def add_user(ledger: Ledger, name: str, policy: Policy) -> None:
             )
         if tx.execute(select(users.c.id).where(users.c.name == name)).first() is not None:
             raise ParameterError(f"there is a user {name!r} already")
-        row = {"name": name, "created_s": now_s, "forwards": 0}
+        # They may have been here before a restore, which has forgotten them and what they spent.
+        closed_s = tx.execute(select(ledger_row.c.closed_s)).scalar()
+        if closed_s is not None and policy.window == "none":
+            raise ParameterError(
+                "this ledger was restored once, so a new user begins with the next window, and "
+                "window none has only one; choose another window"
+            )
+        row = {"name": name, "created_s": now_s, "forwards": 0, "closed_s": closed_s}
         user_id = tx.execute(insert(users).returning(users.c.id), row).scalar_one()
         policy_id = _add_policy(tx, user_id, 1, policy, now_s)
         tx.execute(update(users).where(users.c.id == user_id).values(policy_id=policy_id))
@@ -180,6 +189,8 @@ def delete_user(ledger: Ledger, name: str) -> None:
         if ledger.database.sqlite:
             tx.execute(text("PRAGMA secure_delete = ON"))  # overwritten, not only unlinked
         user = _locked(tx, name)
+        theirs = select(func.max(entries.c.id)).where(entries.c.user_id == user.id)
+        tx.execute(forget, {"number": tx.execute(theirs).scalar() or 0})
         # The outbox goes with its destinations: in that order, as deliveries lock them.
         for table in (destinations, counts, receipts, entries, token_rows, policies):
             tx.execute(delete(table).where(table.c.user_id == user.id))

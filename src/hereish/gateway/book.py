@@ -28,7 +28,7 @@ NOTHING = "none"  # the kind of an entry that says: nothing could be released
 
 
 class Entry(NamedTuple):
-    """What one report added to the ledger. Public but for `resend`, which is a keyed hash."""
+    """What one report added to the ledger. Public."""
 
     at_s: float
     lat: float | None
@@ -42,7 +42,6 @@ class Entry(NamedTuple):
     window: int | None
     policy_id: int
     device: str
-    resend: bytes | None
 
     def release(self, rules: Rules) -> Release | None:
         """As it leaves, if something does."""
@@ -106,8 +105,7 @@ class Book:
         if state is not None:
             told = json.loads(state)
             self._state = told["session"]
-            resend = told["newest"].pop("resend")
-            self.newest = Entry(**told["newest"], resend=bytes.fromhex(resend))
+            self.newest = Entry(**told["newest"])
             self._last_s = self.newest.at_s
 
     def knows(self, newest_at_s: float) -> bool:
@@ -134,7 +132,7 @@ class Book:
         last_s = self._last_s
         return at_s > last_s and at_s >= last_s + self.rules.policy.interval_s  # [L3]
 
-    def add(self, fix: Fix, device: str, resend: bytes) -> Entry | None:
+    def add(self, fix: Fix, device: str) -> Entry | None:
         """The next entry; None if it would only say once more that nothing is left.
 
         The secret goes into `Session.report` and nowhere else.
@@ -144,21 +142,23 @@ class Book:
         newest = self.newest
         if newest is not None and newest.kind == NOTHING:
             same = (newest.window, newest.policy_id) == (window, self.rules.id)
-            if same and (not may_pay or self.standing(fix.at_s).exhausted):
+            # While another policy waits, an entry says so each time: what waits may change.
+            ended = not may_pay or self.standing(fix.at_s).exhausted
+            if same and ended and self.following is None:
                 return None
         entry = None
         if may_pay:
             try:
                 at = datetime.fromtimestamp(fix.at_s, UTC)
                 report = self.session.report((fix.lat, fix.lon), at)  # [L4]
-                entry = self._entry(report, fix.at_s, device, resend)
+                entry = self._entry(report, fix.at_s, device)
             except BudgetExhausted:
                 entry = None
-        self.newest = entry or self._nothing(fix.at_s, window, device, resend)
+        self.newest = entry or self._nothing(fix.at_s, window, device)
         self._last_s = fix.at_s
         return self.newest
 
-    def _entry(self, report: Report, at_s: float, device: str, resend: bytes) -> Entry:
+    def _entry(self, report: Report, at_s: float, device: str) -> Entry:
         m = self.rules.mechanism
         if report.eps_noise > 0.0:
             accuracy_m = m.space.c_noise(0.9) / (report.eps_noise * m.space.claim_factor)
@@ -179,14 +179,13 @@ class Book:
             window=None if number == NO_WINDOW else number,
             policy_id=self.rules.id,
             device=device,
-            resend=resend,
         )
 
     def _accuracy_m(self) -> float:
         known = self.newest.accuracy_m if self.newest is not None else None
         return known if known is not None else math.pi * 6_371_008.8
 
-    def _nothing(self, at_s: float, window: int | None, device: str, resend: bytes) -> Entry:
+    def _nothing(self, at_s: float, window: int | None, device: str) -> Entry:
         known = self.newest.accuracy_m if self.newest is not None else None
         return Entry(
             at_s=at_s,
@@ -201,7 +200,6 @@ class Book:
             window=window,
             policy_id=self.rules.id,
             device=device,
-            resend=resend,
         )
 
     def _turn(self, at_s: float) -> bool:
@@ -237,9 +235,7 @@ class Book:
         """For the ledger. Holds what was released, and no secret."""
         if self.newest is None:
             raise RuntimeError("an empty book has no state")
-        newest = self.newest._asdict()
-        newest["resend"] = (newest["resend"] or b"").hex()
-        return json.dumps({"session": self.session.to_state(), "newest": newest})
+        return json.dumps({"session": self.session.to_state(), "newest": self.newest._asdict()})
 
     def standing(self, at_s: float) -> Standing:
         """Where the budget stands at this time, in the policy in force."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from hereish.gateway.ledger import Ask, Ledger, Reported
 
+_END_S = 5.0
 _MOST = 32  # in one transaction, so that nobody waits for very many
 # SQLite has one writer. On PostgreSQL those behind a lock or a slow answer do not hold up the rest.
 _THREADS = {"sqlite": 1, "postgresql": 4}
@@ -44,7 +45,7 @@ class Clerk:
         for _ in self._threads:
             self._queue.put(None)
         for thread in self._threads:
-            thread.join()
+            thread.join(_END_S)  # a ledger that does not answer is not waited for for ever
 
     async def report(self, ask: Ask) -> Reported:
         """As `Ledger.report`: paid and durable when it returns."""

@@ -109,8 +109,7 @@ class Database:
         config = Config()
         config.set_main_option("script_location", "hereish.gateway:migrations")
         with self.writing() as connection:
-            if not self.sqlite:  # on SQLite the transaction itself keeps others out
-                connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _UPGRADE_LOCK})
+            self.keep_others_out(connection)
             config.attributes["connection"] = connection
             try:
                 command.upgrade(config, "head")
@@ -119,6 +118,11 @@ class Database:
                     "the ledger was made by a newer hereish than this one; install that or newer"
                 ) from None
 
+    def keep_others_out(self, tx: Connection) -> None:
+        """Until the transaction ends; on SQLite it does that by itself."""
+        if not self.sqlite:
+            tx.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _UPGRADE_LOCK})
+
     def close(self) -> None:
         self.engine.dispose()
 
@@ -126,7 +130,9 @@ class Database:
 # The highest number that an entry ever had, and the highest that was committed.
 LAST_NUMBER = {
     "sqlite": "SELECT seq FROM sqlite_sequence WHERE name = 'entries'",
-    "postgresql": "SELECT CASE WHEN is_called THEN last_value END FROM entries_id_seq",
+    # Not of the sequence: its value is not part of a transaction. A dump has one that is newer than
+    # its tables, and a standby or a recovery one that is up to 32 ahead of them.
+    "postgresql": "SELECT greatest(max(entries.id), (SELECT forgotten FROM ledger)) FROM entries",
 }
 _COMMITTED = "SELECT max(id) FROM entries"
 

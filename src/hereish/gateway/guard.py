@@ -86,7 +86,7 @@ class Guard:
             status = status or _GONE
         except Exception as wrong:  # noqa: BLE001  # its words may hold a place, so it ends here
             told = defect(wrong)
-            await _answer(sent, status, 500, "a defect of the gateway; nothing was released")
+            await _answer(sent, status, 500, "a defect of the gateway; it may be sent again")
         route = _route(scope)
         took_s = time.perf_counter() - began_s
         self._metrics.requests.labels(route, str(status)).inc()

@@ -24,28 +24,22 @@ class KeyTrouble(HereishError):  # noqa: N818  # it says what it is
 
 
 class Keys:
-    """Keys for each purpose, derived from one. Whoever has it and the ledger can try places."""
+    """Keys for each purpose, derived from one."""
 
     def __init__(self, master: bytes) -> None:
         if len(master) != _BYTES:
             raise ParameterError(f"the key must be {_BYTES} random bytes, found {len(master)}")
-        self._resend = _derived(master, b"resend")
+        self._ids = _derived(master, b"ids")
         self._names = _derived(master, b"names")
         self._box = ChaCha20Poly1305(_derived(master, b"seal"))
         self.check = _derived(master, b"check")[:16]
         """Tells whether a ledger was made with this key, and nothing else about it."""
 
-    def resend(self, user_id: int, device: str, at_s: float, lat: float, lon: float) -> bytes:
-        """Knows a report again that is sent again. Without the key it says nothing of the place."""
-        # + 0.0: the equator and the meridian have one sign.
-        place = struct.pack("<qddd", user_id, at_s, lat + 0.0, lon + 0.0)
-        return _keyed(self._resend, b"place" + place + device.encode())
-
     def named(self, user_id: int, device: str, name: str) -> bytes:
         """Knows a report again by the id that its sender gave it."""
         told = device.encode()
         about = struct.pack("<qq", user_id, len(told)) + told + name.encode()
-        return _keyed(self._resend, b"named" + about)
+        return _keyed(self._ids, about)
 
     def name(self, user: str) -> bytes:
         """Stands for the name of a user who was deleted."""

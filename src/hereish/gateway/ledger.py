@@ -10,7 +10,6 @@ from __future__ import annotations
 import hmac
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -133,6 +132,7 @@ class Ledger:
             database.first_contact()
             database.upgrade()
             with database.writing() as tx:
+                database.keep_others_out(tx)
                 known = tx.execute(select(ledger.c.id, ledger.c.key_check)).one_or_none()
                 # A new key for a new ledger only: an old one needs its own.
                 keys = load(where.key_file, create=known is None)
@@ -220,9 +220,21 @@ class Ledger:
         Each gets what it would have got alone: if there is any trouble, each is asked alone.
         """
         if len(asks) > 1:
-            with suppress(Exception):  # whosever it is: nothing was released
+            try:
                 return self._together(asks)
-        return [self._alone(ask) for ask in asks]
+            except LedgerUnreachable as trouble:
+                if self.database.sqlite and not trouble.lost:
+                    return [trouble] * len(asks)  # it is everybody's: nobody waits for it in turn
+            except Exception:  # noqa: BLE001, S110  # whosever it is: each hears their own below
+                pass
+        outcomes: list[Reported | Exception] = []
+        busy: dict[str, Exception] = {}  # a lock that one has waited for is not waited for again
+        for ask in asks:
+            outcome = busy.get(ask.token.id) or self._alone(ask)
+            if isinstance(outcome, LedgerUnreachable):
+                busy[ask.token.id] = outcome
+            outcomes.append(outcome)
+        return outcomes
 
     def _alone(self, ask: Ask) -> Reported | Exception:
         for _ in range(2):
@@ -260,6 +272,12 @@ class Ledger:
                     continue
                 if account.id not in scribes:
                     book = self.book(tx, account, account.newest_at_s)
+                    if book.newest is not None and book.newest.at_s != account.newest_at_s:
+                        # We waited for the lock: the row is newer than what was looked up with it.
+                        number = select(func.max(entries.c.id)).where(
+                            entries.c.user_id == account.id
+                        )
+                        known = max(known, tx.execute(number).scalar() or 0)
                     scribes[account.id] = Scribe(tx, account.id, book, self.keys, account.forwards)
                 outcomes.append(self._answered(ask, _device(account), scribes[account.id]))
             last = write(tx, scribes.values())

@@ -54,6 +54,7 @@ class Policy:
 
     def build(self) -> PredictiveMechanism:
         """The mechanism that it describes; says what is wrong with it if it describes none."""
+        Day(self.time_zone)  # days are counted in it whatever the window is
         privacy = Privacy(self.level, self.radius_m)
         common: dict[str, Any] = {"window": self._window(), "on_exhausted": self.on_exhausted}
         if (self.accuracy_m is None) == (self.reports is None):

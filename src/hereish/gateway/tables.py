@@ -18,6 +18,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    bindparam,
 )
 
 metadata = MetaData(
@@ -50,6 +51,10 @@ ledger = Table(
     Column("id", Text, primary_key=True),
     Column("key_check", LargeBinary, nullable=False),
     Column("created_s", Double, nullable=False),
+    # The highest number of an entry that was pruned, deleted or lost to a restore.
+    Column("forgotten", BigInteger, nullable=False, server_default="0"),
+    # When a restored ledger was accepted last: whoever is added later may have had a budget before.
+    Column("closed_s", Double),
 )
 
 users = Table(
@@ -114,7 +119,6 @@ entries = Table(
     Column("window", BigInteger),  # NULL where there is one budget for ever
     Column("policy_id", Integer, nullable=False),
     Column("device", Text, nullable=False),
-    Column("resend", LargeBinary),  # a keyed hash, so that a report sent again is known again
     UniqueConstraint("user_id", "at_s"),  # one user is in one place at a time
     # So that numbers are never used twice, not even after the newest row was deleted: the
     # high-water mark relies on it. PostgreSQL's sequences do the same.
@@ -186,4 +190,11 @@ removed = Table(
     metadata,
     Column("name_key", LargeBinary, primary_key=True),
     Column("removed_s", Double, nullable=False),
+)
+
+# Numbers of entries that are deleted stay used, so the ledger remembers the highest of them.
+forget = (
+    ledger.update()
+    .where(ledger.c.forgotten < bindparam("number"))
+    .values(forgotten=bindparam("number"))
 )

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, func, select, text, update
 
-from hereish.gateway.database import numbers
+from hereish.gateway import database
 from hereish.gateway.ledger import Ledger
 from hereish.gateway.mark import LOST
 from hereish.gateway.scribe import AHEAD_S
-from hereish.gateway.tables import counts, entries, outbox, receipts, tokens, users
+from hereish.gateway.tables import counts, entries, forget, outbox, receipts, tokens, users
+from hereish.gateway.tables import ledger as ledger_row
 
 
 class Status(NamedTuple):
@@ -55,12 +56,15 @@ def prune(ledger: Ledger, before_s: float) -> dict[str, int]:
         if ledger.database.sqlite:
             tx.execute(text("PRAGMA secure_delete = ON"))  # overwritten, not only unlinked
         day = time.strftime("%Y-%m-%d", time.gmtime(before_s))
+        old = delete(entries).where(entries.c.at_s < before_s).returning(entries.c.id)
+        numbers = list(tx.execute(old).scalars())
+        tx.execute(forget, {"number": max(numbers, default=0)})
         gone = {
-            "releases": delete(entries).where(entries.c.at_s < before_s),
             "ids": delete(receipts).where(receipts.c.made_s < before_s),
             "counts": delete(counts).where(counts.c.day < day),
         }
-        return {name: tx.execute(statement).rowcount for name, statement in gone.items()}
+        counted = {name: tx.execute(statement).rowcount for name, statement in gone.items()}
+        return {"releases": len(numbers)} | counted
 
 
 def accept(ledger: Ledger) -> int:
@@ -70,9 +74,12 @@ def accept(ledger: Ledger) -> int:
     as spent, for everybody, and each user's next window is the first that is paid from again.
     """
     with ledger.database.writing() as tx:
-        # Phones may have been ahead of our clock.
-        closed = update(users).values(closed_s=time.time() + AHEAD_S)
-        changed = int(tx.execute(closed).rowcount)
+        # Phones may have been ahead of our clock, so a little more is closed.
+        closed_s = time.time() + AHEAD_S
+        # In the order in which reports lock them, so that nobody waits for each other.
+        tx.execute(select(users.c.id).order_by(users.c.id).with_for_update())
+        changed = int(tx.execute(update(users).values(closed_s=closed_s)).rowcount)
+        tx.execute(update(ledger_row).values(closed_s=closed_s))
         mark, last = ledger.mark.value(), _last(ledger, tx)
         if last < mark != LOST:
             _move(ledger, tx, mark)
@@ -90,13 +97,19 @@ def take_as_it_is(ledger: Ledger) -> int:
 
 
 def _last(ledger: Ledger, tx: Connection) -> int:
-    return numbers(tx.connection, ledger.database.dialect)[0]
+    return database.numbers(tx.connection, ledger.database.dialect)[0]
 
 
 def _move(ledger: Ledger, tx: Connection, mark: int) -> None:
     """Numbers go on after the mark, so that none is used for a second release."""
     if not ledger.database.sqlite:
-        tx.execute(text("SELECT setval('entries_id_seq', :mark)"), {"mark": mark})
+        tx.execute(
+            text(
+                "SELECT setval('entries_id_seq', greatest(last_value, :mark)) FROM entries_id_seq"
+            ),
+            {"mark": mark},
+        )
+        tx.execute(forget, {"number": mark})
         return
     moved = tx.execute(
         text("UPDATE sqlite_sequence SET seq = :mark WHERE name = 'entries'"), {"mark": mark}

@@ -17,6 +17,8 @@ def upgrade() -> None:
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("key_check", sa.LargeBinary(), nullable=False),
         sa.Column("created_s", sa.Double(), nullable=False),
+        sa.Column("forgotten", sa.BigInteger(), nullable=False, server_default="0"),
+        sa.Column("closed_s", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_ledger")),
     )
     op.create_table(
@@ -88,7 +90,6 @@ def upgrade() -> None:
         sa.Column("window", sa.BigInteger(), nullable=True),
         sa.Column("policy_id", sa.Integer(), nullable=False),
         sa.Column("device", sa.Text(), nullable=False),
-        sa.Column("resend", sa.LargeBinary(), nullable=True),
         sa.ForeignKeyConstraint(
             ["user_id"], ["users.id"], name=op.f("fk_entries_user_id"), ondelete="CASCADE"
         ),
