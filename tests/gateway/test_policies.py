@@ -52,6 +52,7 @@ def test_a_policy_of_a_newer_version_is_refused() -> None:
         ({"window": "week"}, "a window is day"),
         ({"window": "30"}, "a window is day"),
         ({"time_zone": "Moon/Crater"}, "IANA name"),
+        ({"time_zone": "Moon/Crater", "window": "3600"}, "IANA name"),
         ({"reports": 30, "accuracy_m": 3000.0}, "either an accuracy or"),
         ({"mechanism": "independent", "skip_kmh": 30.0}, "spares tests"),
         ({"accuracy_m": 10.0}, "the whole budget is"),
@@ -174,6 +175,17 @@ def test_the_count_above_would_notice_a_budget_that_is_handed_out_twice() -> Non
         if max(sums.values()) > total:
             return
     pytest.fail("it was not noticed")
+
+
+def test_what_got_nothing_while_a_policy_waited_gets_nothing_for_ever(ledger: Ledger) -> None:
+    token = shown(member(ledger, time_zone="Pacific/Honolulu"))
+    ledger.report(token, [Fix(*HELSINKI, utc(3, 9))])
+    accounts.set_policy(ledger, "alice", policy(time_zone="Pacific/Auckland"))
+    # The old day is over in Honolulu, and in Auckland the day of that report is not.
+    asked = [Fix(*HELSINKI, utc(3, 10.2)), Fix(*HELSINKI, utc(3, 10.4))]
+    assert [a.release for a in ledger.report(token, asked).answers] == [None, None]
+    accounts.set_policy(ledger, "alice", policy(time_zone="Pacific/Honolulu"))
+    assert [a.release for a in ledger.report(token, asked).answers] == [None, None]
 
 
 def test_one_budget_for_ever_cannot_be_followed_or_follow(ledger: Ledger) -> None:

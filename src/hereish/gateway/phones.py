@@ -21,7 +21,7 @@ JSON = "application/json"
 )
 async def from_owntracks(request: Request) -> Response:
     """Basic authentication with the token as the password. The user name and the headers
-    X-Limit-U and X-Limit-D are not asked who you are. Answers an array: empty, or with what was
+    X-Limit-U and X-Limit-D are ignored. Answers an array: empty, or with what was
     released if the token was made with --show-release.
     """
     desk = desk_of(request)
