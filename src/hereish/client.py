@@ -138,6 +138,10 @@ class _Gateway(ABC):
     ) -> Flow[ClientReport]:
         lat, lon = _degrees(place)
         made_at = _utc("at", at or datetime.now(UTC))
+        if report_id == "":
+            raise ParameterError(
+                "report_id must be a text of 1 to 200 characters, found an empty one"
+            )
         name = report_id or str(uuid.uuid4())  # once, before the first try
         body = {"lat": lat, "lon": lon, "at": made_at, "id": name}
         answer = yield from self._asked(_Ask("POST", "v1/report", json=body), name)

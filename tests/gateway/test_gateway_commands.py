@@ -112,7 +112,7 @@ def test_a_changed_policy_says_when_it_applies(hereish: Terminal, tmp_path: Path
     ledger.close()
     changed = well(hereish("user", "policy", "alice", "--accuracy", "4km"))
     assert "policy 3 of alice applies from the next window on" in changed
-    assert "another policy waits" in well(hereish("user", "show", "alice"))
+    assert "waits for a later window: predictive, 4 km" in well(hereish("user", "show", "alice"))
 
 
 def test_a_token_is_revoked_by_its_id_or_whole(hereish: Terminal, tmp_path: Path) -> None:

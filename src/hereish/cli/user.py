@@ -11,9 +11,11 @@ import click
 
 from hereish.cli import gateway_options, options
 from hereish.cli.gateway_options import Where
+from hereish.cli.words import far
 
 if TYPE_CHECKING:
     from hereish.gateway.accounts import Account
+    from hereish.gateway.policy import Policy
 
 EXAMPLE = """\b
 Examples:
@@ -147,6 +149,19 @@ def _date(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
+def _policy_in_words(policy: Policy) -> str:
+    aim = f"about {policy.reports} reports" if policy.reports else far(policy.accuracy_m or 0.0)
+    parts = [
+        f"{policy.mechanism}, {aim}",
+        f"reports at least {policy.interval_s:g} s apart",
+        "the last report again" if policy.on_exhausted == "predict" else "nothing",
+    ]
+    parts[-1] += " when the budget is spent"
+    if policy.skip_kmh is not None:
+        parts.append(f"tests spared below {policy.skip_kmh:g} km/h")
+    return "; ".join(parts)
+
+
 def _as_json(account: Account, forwards: int) -> str:
     def plain(value: object) -> object:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -165,16 +180,18 @@ def _in_words(account: Account, forwards: int) -> str:
     standing, policy = account.standing, account.policy
     spent = standing.spent / standing.total
     state = "the budget is spent" if standing.exhausted else f"{1 - spent:.1%} of it is left"
+    if standing.closed:
+        state = "and no more is paid out: the window was closed after a restore"
     rows = [
         ("added", _date(account.created_s)),
         ("promise", account.guarantee),
-        ("policy", f"version {account.version}, reports at least {policy.interval_s:g} s apart"),
+        ("policy", f"version {account.version}: {_policy_in_words(policy)}"),
         ("budget", f"{spent:.1%} spent in {standing.reports} reports, {state}"),
         ("", f"it covers {standing.window}"),
         ("ledger", f"{account.entries} entries, forwarded to {forwards} destination(s)"),
     ]
     if account.waiting is not None:
-        rows.insert(3, ("", "another policy waits for a later window"))
+        rows.insert(3, ("", f"waits for a later window: {_policy_in_words(account.waiting)}"))
     if account.disabled_s is not None:
         rows.insert(0, ("disabled", _date(account.disabled_s)))
     for token in account.tokens:

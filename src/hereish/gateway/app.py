@@ -101,7 +101,9 @@ async def _refusal(request: Request, wrong: Exception) -> Response:
         status, wrong = 422, HereishError("a parameter of the address cannot be used")
     elif isinstance(wrong, HTTPException):
         status, headers = wrong.status_code, dict(wrong.headers or {})
-        wrong = HereishError("there is nothing here" if status == 404 else "not like this")
+        wrong = HereishError(
+            "there is nothing here" if status == 404 else "another method is expected here"
+        )
     else:
         raise wrong  # the guard answers it without its words
     return JSONResponse({"error": str(wrong)}, status, headers)
