@@ -188,8 +188,10 @@ def test_a_sequence_that_ran_ahead_of_its_table_hides_no_restore(
     ledger.report(token, [now_and(-30)])
     ledger.close()
     cluster.sql("ahead", "DELETE FROM entries WHERE id = 3")
-    with Database(where.database).writing() as tx:
+    database = Database(where.database)
+    with database.writing() as tx:
         tx.execute(update(users).values(state=state))
+    database.close()
     with pytest.raises(Restored, match="ends at entry 2 and had come to 3"):
         Ledger.open(where)
 

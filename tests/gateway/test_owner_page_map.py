@@ -97,7 +97,7 @@ def test_rows_tell_the_time_of_the_policys_clocks(look: Visit) -> None:
         "5 May 2026, 12:11:00",
         "untested",
         "nothing",
-        "60.17270° N, 24.93440° E, give or take 180 m",
+        "60.17270° N, 24.93440° E, a guess that nobody tested",
         "phone",
     ]
     assert "Europe/Helsinki" in text(look, "#releases-about")
