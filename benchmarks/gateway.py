@@ -163,22 +163,18 @@ def _stay_on_core(pid: int, number: int) -> None:
 
 
 def _growth(name: str, fresh: Callable[[Path, str], str]) -> list[Row]:
-    """The ledger alone: a user's ten-thousandth report, and a newcomer among very many."""
+    """The ledger alone: a user's ten-thousandth report, and one among very many users."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        ledger = Ledger.open(places_in(folder, fresh(folder, "growth")))
-
-        def users(name: str, count: int) -> _Reporter:
-            found = [shown(member(ledger, f"{name}{i}", **ENDLESS)) for i in range(count)]
-            return _Reporter(ledger, found)
-
-        young, old = users("young", 1), users("old", 1)
+        # Two ledgers that take turns, so that what else the machine does meets both.
+        small, large = (_ledger(folder / size, fresh) for size in ("small", "large"))
+        young, old = _some(small, "young", 1), _some(small, "old", 1)
         old.reports(10_000)
         early, late = best(9, partial(young.reports, 50), partial(old.reports, 50))
-        some = users("some", 1000)
-        (among_some,) = best(9, partial(some.reports, 100))
-        among_many = min(best(9, partial(_many(ledger).reports, 100)))
-        ledger.close()
+        some, many = _some(small, "some", 1000), _many(large)
+        among_some, among_many = best(9, partial(some.reports, 100), partial(many.reports, 100))
+        small.close()
+        large.close()
     later, crowd = late / early, among_many / among_some
     return [
         Row(
@@ -211,6 +207,16 @@ class _Reporter:
     def reports(self, count: int) -> None:
         for _ in range(count):
             self.report()
+
+
+def _ledger(folder: Path, fresh: Callable[[Path, str], str]) -> Ledger:
+    folder.mkdir()
+    return Ledger.open(places_in(folder, fresh(folder, "growth")))
+
+
+def _some(ledger: Ledger, name: str, count: int) -> _Reporter:
+    found = [shown(member(ledger, f"{name}{i}", **ENDLESS)) for i in range(count)]
+    return _Reporter(ledger, found)
 
 
 def _many(ledger: Ledger) -> _Reporter:
