@@ -268,9 +268,9 @@ def _constants(
 def _one_report_fits(privacy: Privacy, c_noise: float, accuracy: float) -> None:
     if c_noise / accuracy > privacy.eps_per_m:
         raise ParameterError(
-            f"one report of accuracy {accuracy:g} costs {c_noise / accuracy:.4g} and the whole "
-            f"budget is {privacy.eps_per_m:.4g}; ask for {c_noise / privacy.eps_per_m:.4g} or "
-            "more, or for less privacy"
+            f"one report of accuracy {accuracy:g} m costs {c_noise / accuracy:.4g} per metre and "
+            f"the whole budget is {privacy.eps_per_m:.4g} per metre; ask for "
+            f"{c_noise / privacy.eps_per_m:.4g} m or more, or for less privacy"
         )
 
 

@@ -80,7 +80,10 @@ def test_users_are_listed_disabled_enabled_and_deleted(hereish: Terminal) -> Non
         "name": "bob",
         "disabled": False,
     }
-    assert hereish("user", "delete", "bob", stdin="n\n").code == 130
+    declined = hereish("user", "delete", "bob", stdin="n\n")
+    assert (declined.code, declined.err) == (1, "hereish: nothing was done\n")
+    alone = hereish("user", "delete", "bob")
+    assert (alone.code, "--yes" in alone.err) == (2, True)
     assert well(hereish("user", "list")).split() == ["alice", "bob"]
     well(hereish("user", "delete", "bob", "--yes"))
     assert well(hereish("user", "list")).split() == ["alice"]

@@ -207,6 +207,20 @@ def test_osmand_traccar_and_gpslogger(town: Town) -> None:
     assert len(town.releases(token)) == 5
 
 
+@pytest.mark.parametrize("ending", ["", "/"])
+def test_an_address_may_end_with_a_slash(town: Town, ending: str) -> None:
+    token, tst = town.token(interval_s=0.0), int(time.time()) - 100
+    sent = {"_type": "location", "lat": HELSINKI[0], "lon": HELSINKI[1], "tst": tst, "tid": "al"}
+    assert town.post(f"/owntracks{ending}", sent, token).status_code == 200
+    batch = payloads.overland(payloads.overland_feature(timestamp=payloads.iso(tst + 10)))
+    assert town.post(f"/overland{ending}", batch, token).text == '{"result":"ok"}'
+    place = f"lat={HELSINKI[0]}&lon={HELSINKI[1]}&timestamp={tst + 20}"
+    assert httpx.get(f"{town.running.url}/osmand/{token}{ending}?{place}").status_code == 200
+    assert len(town.releases(token)) == 3
+    refused = httpx.post(f"{town.running.url}/owntracks{ending}", content=b"")
+    assert refused.headers["WWW-Authenticate"].startswith("Basic")
+
+
 def test_a_spent_budget_alarms_no_app(town: Town) -> None:
     token = town.token(reports=2, accuracy_m=None, mechanism="independent")
     now = time.time()

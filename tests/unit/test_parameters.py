@@ -21,8 +21,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "infinity": (lambda: hereish.Privacy(math.inf, 5), "level must be a finite number"),
     "range": (lambda: hereish.Privacy(1e-150, 1e150), "level / radius_m must lie between"),
     "accuracy": (lambda: hereish.fixed_utility(PRIVACY, math.nan), "accuracy_m must be"),
-    "too fine": (lambda: hereish.fixed_utility(PRIVACY, 100), "ask for 168.9 or more"),
-    "too fine, alone": (lambda: hereish.independent(PRIVACY, accuracy_m=100), "ask for 168.9"),
+    "too fine": (lambda: hereish.fixed_utility(PRIVACY, 100), "ask for 168.9 m or more"),
+    "too fine, alone": (lambda: hereish.independent(PRIVACY, accuracy_m=100), "ask for 168.9 m"),
     "reports": (lambda: hereish.fixed_rate(PRIVACY, 2.5), "reports must be a whole number"),  # type: ignore[arg-type]
     "no reports": (lambda: hereish.independent(PRIVACY, reports=0), "from 1, found 0"),
     "one report": (lambda: hereish.fixed_rate(PRIVACY, 1), "first of 1 .* plan for more reports"),

@@ -82,7 +82,7 @@ def test_plan_gives_the_same_numbers_to_programs() -> None:
         (("plan", "--accuracy", "3"), "'3' has no unit"),
         (("plan",), "either --accuracy, such as 3km, or --reports"),
         (("plan", "--accuracy", "3km", "--reports", "3"), "either --accuracy"),
-        (("plan", "--accuracy", "50m"), "ask for 168.9 or more"),
+        (("plan", "--accuracy", "50m"), "ask for 168.9 m or more"),
         (("plan", "--reports", "0"), "from 1, found 0"),
         (("fly",), "No such command 'fly'"),
     ],

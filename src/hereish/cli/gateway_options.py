@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from hereish.cli import options, units
-from hereish.errors import ParameterError
+from hereish.errors import HereishError, ParameterError
 from hereish.evaluation import settings as tuned
 
 if TYPE_CHECKING:
@@ -121,6 +121,21 @@ def secret(words: str) -> str:
         typed: str = click.prompt(words, hide_input=True)
         return typed
     return sys.stdin.readline().rstrip("\r\n")
+
+
+def sure(question: str, yes: bool) -> None:
+    """Go on only if somebody agrees, or said --yes."""
+    if yes:
+        return
+    try:
+        agreed = click.confirm(question)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        click.echo(err=True)
+        raise ParameterError("nobody is there to answer; --yes does it without asking") from None
+    if not agreed:
+        raise HereishError("nothing was done")
 
 
 def _gateway() -> tuple[Any, Any]:

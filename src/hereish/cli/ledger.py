@@ -91,10 +91,9 @@ def accept(yes: bool, anyway: bool, where: Where) -> None:
         if not (upkeep.status(ledger).restored or anyway):
             click.echo("the ledger stands at its high-water mark: there is nothing to accept")
             return
-    if not yes:
-        click.confirm(
-            "Take the present window of every user as spent, and go on from the next?", abort=True
-        )
+    gateway_options.sure(
+        "Take the present window of every user as spent, and go on from the next?", yes
+    )
     with where.opened(check=False) as ledger:
         from hereish.gateway import upkeep
 
@@ -109,8 +108,7 @@ def mark(yes: bool, where: Where) -> None:
     """Make a new high-water mark for a ledger that is no backup: on another machine that serves the
     same database, or after the database has moved.
     """
-    if not yes:
-        click.confirm("Is this the ledger as it was left, and not a backup of it?", abort=True)
+    gateway_options.sure("Is this the ledger as it was left, and not a backup of it?", yes)
     with where.opened(check=False) as ledger:
         from hereish.gateway import upkeep
 

@@ -128,8 +128,7 @@ def delete(name: str, yes: bool, where: Where) -> None:
     """Delete a user and all that was released. The name cannot be used again: that would be a
     second budget for the same days.
     """
-    if not yes:
-        click.confirm(f"Delete {name} and all their releases for ever?", abort=True)
+    gateway_options.sure(f"Delete {name} and all their releases for ever?", yes)
     with where.opened() as ledger:
         from hereish.gateway import accounts
 

@@ -85,7 +85,7 @@ async def _refusal(request: Request, wrong: Exception) -> Response:
     headers: dict[str, str] = {}
     if isinstance(wrong, Refused):
         # A browser that is told Basic asks for a password by itself, over the owner's page.
-        basic = request.url.path == "/owntracks"
+        basic = request.url.path.rstrip("/") == "/owntracks"
         status, headers = 401, {"WWW-Authenticate": 'Basic realm="hereish"' if basic else "Bearer"}
     elif isinstance(wrong, TooOften):
         status, headers = 429, {"Retry-After": whole_s(wrong.wait_s)}

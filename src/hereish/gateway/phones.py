@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from fastapi import APIRouter, Request
+from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -74,4 +75,13 @@ for _method in ("GET", "POST"):
         summary="OsmAnd and Traccar",
         operation_id=f"osmand_{_method.lower()}",
         responses=PHONE_ANSWERS,
+    )
+
+# People type addresses into phones, and some end them with a slash.
+for _route in [route for route in router.routes if isinstance(route, APIRoute)]:
+    router.add_api_route(
+        f"{_route.path}/",
+        _route.endpoint,
+        methods=list(_route.methods or ()),
+        include_in_schema=False,
     )
