@@ -237,7 +237,8 @@ def test_what_leaves_is_the_release_and_the_initials() -> None:
 def test_nothing_of_a_message_but_its_initials_comes_back(app: Any) -> None:
     message = owntracks.read(sent(app()), None)
     answer = owntracks.answer(RELEASE, message.tid, None)
-    (friend,) = json.loads(answer)
+    friend, card = json.loads(answer)
+    assert card == {"_type": "card", "tid": app()["tid"], "name": "hereish"}
     assert friend == owntracks.location(RELEASE, app()["tid"])
     assert friend.keys() == {"_type", "lat", "lon", "tst", "acc", "tid"}
     assert not any(telltale in answer.decode() for telltale in (*TELLTALES, str(LAT), str(LON)))
@@ -248,9 +249,13 @@ def test_without_a_release_the_app_gets_an_empty_array() -> None:
     assert owntracks.answer(None, "in", PASSPHRASE) == b"[]"
 
 
+def test_a_card_needs_initials_to_belong_to() -> None:
+    assert json.loads(owntracks.answer(RELEASE, None, None)) == [owntracks.location(RELEASE, None)]
+
+
 def test_an_encrypted_answer_is_one_box_with_the_array_in_it() -> None:
     answer = json.loads(owntracks.answer(RELEASE, "in", PASSPHRASE))
-    assert opened(answer, PASSPHRASE) == [owntracks.location(RELEASE, "in")]
+    assert opened(answer, PASSPHRASE) == json.loads(owntracks.answer(RELEASE, "in", None))
     again = json.loads(owntracks.answer(RELEASE, "in", PASSPHRASE))
     assert answer["data"][:32] != again["data"][:32]  # a nonce is never used twice
 

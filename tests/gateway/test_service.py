@@ -128,7 +128,8 @@ def test_owntracks_as_both_apps_send_it(town: Town) -> None:
             headers={"X-Limit-U": "user1", "X-Limit-D": "other"},
         )
         assert answer.status_code == 200
-        [friend] = answer.json()
+        friend, card = answer.json()
+        assert (card["_type"], card["tid"]) == ("card", friend["tid"])
         assert set(friend) <= {"_type", "lat", "lon", "tst", "acc", "tid"}
         assert friend["tst"] == at_s
     assert len(town.releases(token)) == 2
@@ -159,7 +160,7 @@ def test_encrypted_owntracks_is_answered_encrypted(town: Town) -> None:
     told = answer.json()
     assert told["_type"] == "encrypted"
     box = SecretBox(PASSPHRASE.encode().ljust(32, b"\0"))
-    [friend] = json.loads(box.decrypt(base64.b64decode(told["data"])))
+    friend, _ = json.loads(box.decrypt(base64.b64decode(told["data"])))
     assert friend["lat"] == town.releases(token)[0]["lat"]
     stranger = json.dumps(owntracks.encrypted(plain, "another one")).encode()
     refused = httpx.post(f"{town.running.url}/owntracks", content=stranger, auth=("x", token))

@@ -18,9 +18,8 @@ from hereish.errors import HereishError
 
 _HEAD = "hereish high-water mark 1\n"
 _WIDTH = 20
-LOST: int = (
-    10**_WIDTH - 1
-)  # further than any ledger can have come, until somebody has said what to do
+# Further than any ledger can have come, until somebody has said what to do.
+LOST: int = 10**_WIDTH - 1
 # What to do if there is no mark: begin one, refuse, or note that it is lost.
 Missing = Literal["new", "refuse", "lost"]
 

@@ -20,6 +20,7 @@ from hereish.gateway.fixes import Fix, Nonsense, Release
 from hereish.gateway.protocols.parsing import coordinates, json_object, unix_s
 
 _TID_LENGTH = 2
+FRIEND = "hereish"  # the name on the owner's map of what was released
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,9 @@ def answer(release: Release | None, tid: str | None, passphrase: str | None) -> 
     """What the app is told: nothing, or a friend who is where the release says."""
     if release is None:
         return b"[]"
-    friends = _dumped([location(release, tid)])
+    friend = location(release, tid)
+    card = [{"_type": "card", "tid": friend["tid"], "name": FRIEND}] if "tid" in friend else []
+    friends = _dumped([friend, *card])
     if passphrase is None:
         return friends
     # The array is encrypted as a whole, as OwnTracks' own server does it: the app on iOS decrypts
