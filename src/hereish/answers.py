@@ -24,8 +24,9 @@ from hereish.errors import HereishError
 
 Result = TypeVar("Result")
 KINDS = ("hard", "easy", "untested", "none")
-# Worth another try, besides lost connections: too many requests, and servers that are not there.
-AGAIN = (429, 502, 503, 504)
+# Worth another try, besides lost connections: a body that came too slowly, too many requests, and
+# servers that are not there.
+AGAIN = (408, 429, 502, 503, 504)
 
 
 class GatewayError(HereishError):

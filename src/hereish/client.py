@@ -13,7 +13,6 @@ loops carry them out, one for each client.
 
 from __future__ import annotations
 
-import ipaddress
 import random
 import re
 import time
@@ -23,6 +22,13 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+try:
+    import anyio  # comes with httpx
+    import httpx
+except ImportError as missing:
+    raise ImportError("the client needs more: pip install 'hereish[client]'") from missing
+
+from hereish import sending
 from hereish.answers import (
     AGAIN,
     Answer,
@@ -41,15 +47,8 @@ from hereish.answers import (
     read,
     said,
 )
-from hereish.errors import ParameterError, PointError
+from hereish.errors import ParameterError
 from hereish.privacy import positive
-from hereish.spaces import Sphere
-
-try:
-    import anyio  # comes with httpx
-    import httpx
-except ImportError as missing:
-    raise ImportError("the client needs more: pip install 'hereish[client]'") from missing
 
 __all__ = [
     "AnswerError",
@@ -69,6 +68,8 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 8.0
 # A call that would wait longer than this because the gateway says so gives up, and says it.
 _LONGEST_WAIT_S = 60.0
 _CHANCE = random.SystemRandom()
+# Besides its own kind of error httpx raises others at an answer with a broken redirection.
+_TROUBLE = (httpx.RequestError, httpx.InvalidURL, ValueError)
 
 
 class _Ask(NamedTuple):
@@ -106,17 +107,17 @@ class _Gateway(ABC):
         retries: int = 5,
         insecure: bool = False,
     ) -> None:
-        """`timeout_s` is for each try; with 5 retries there are up to 6.
+        """`timeout_s` is the longest silence in each try; with 5 retries there are up to 6.
 
         http:// is refused except to this machine, since everybody on the way could read the token
         and the true place; `insecure=True` allows it.
         """
-        base = _base(url, insecure)
+        base = sending.base(url, insecure)
         if not (isinstance(token, str) and re.fullmatch(r"[!-~]+", token)):
             raise ParameterError("token must be visible ASCII without spaces, found another")
         self.url = str(base)
         self._token = token
-        self._retries = _whole("retries", retries, 0)
+        self._retries = sending.whole("retries", retries, 0)
         self._connect(
             base_url=base,
             headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
@@ -136,13 +137,10 @@ class _Gateway(ABC):
     def _report(
         self, place: tuple[float, float], at: datetime | None, report_id: str | None
     ) -> Flow[ClientReport]:
-        lat, lon = _degrees(place)
-        made_at = _utc("at", at or datetime.now(UTC))
-        if report_id == "":
-            raise ParameterError(
-                "report_id must be a text of 1 to 200 characters, found an empty one"
-            )
-        name = report_id or str(uuid.uuid4())  # once, before the first try
+        lat, lon = sending.degrees(place)
+        made_at = sending.utc("at", datetime.now(UTC) if at is None else at)
+        # Once, before the first try.
+        name = str(uuid.uuid4()) if report_id is None else sending.name(report_id)
         body = {"lat": lat, "lon": lon, "at": made_at, "id": name}
         answer = yield from self._asked(_Ask("POST", "v1/report", json=body), name)
         return read(answer, as_report, name)
@@ -154,9 +152,9 @@ class _Gateway(ABC):
     def _page(
         self, before: datetime | None, size: int
     ) -> Flow[tuple[list[PastRelease], datetime | None]]:
-        params = {"limit": str(_whole("page_size", size, 1))}
+        params = {"limit": str(sending.whole("page_size", size, 1))}
         if before is not None:
-            params["before"] = _utc("before", before)
+            params["before"] = sending.utc("before", before)
         answer = yield from self._asked(_Ask("GET", "v1/history", params))
         past, following = read(answer, as_page)
         if following is not None and before is not None and following >= before:
@@ -257,7 +255,7 @@ class Client(_Gateway):
     def _send(self, ask: _Ask) -> Got:
         try:
             return _answer(self._http.request(**ask._asdict()))
-        except httpx.RequestError as lost:
+        except _TROUBLE as lost:
             return _lost(lost)
 
 
@@ -319,7 +317,7 @@ class AsyncClient(_Gateway):
     async def _send(self, ask: _Ask) -> Got:
         try:
             return _answer(await self._http.request(**ask._asdict()))
-        except httpx.RequestError as lost:
+        except _TROUBLE as lost:
             return _lost(lost)
 
 
@@ -327,7 +325,7 @@ def _answer(response: httpx.Response) -> Answer:
     return Answer(response.status_code, response.headers.get("Retry-After"), response.content)
 
 
-def _lost(error: httpx.RequestError) -> _Lost:
+def _lost(error: Exception) -> _Lost:
     """An error of httpx by its name alone: it carries the request, which has the true place."""
     hopeless = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
     again = isinstance(error, httpx.TransportError) and not isinstance(error, hopeless)
@@ -348,57 +346,3 @@ def _pause_s(got: Got, tries: int) -> float | None:
         return wait_s + _FIRST_PAUSE_S * _CHANCE.random()
     most_s = min(_FIRST_PAUSE_S * 2.0 ** min(tries - 1, 10), _LONGEST_PAUSE_S)
     return most_s * _CHANCE.uniform(0.5, 1.0)
-
-
-def _base(url: str, insecure: bool) -> httpx.URL:
-    """The address, if it is one that a token and a true place may be sent to."""
-    try:
-        base = httpx.URL(url)
-    except (httpx.InvalidURL, TypeError):
-        base = httpx.URL("")
-    if base.scheme not in ("http", "https") or not base.host:
-        raise ParameterError("url must be like https://gateway.example, found no such address")
-    if base.userinfo or base.query or base.fragment:
-        raise ParameterError("url must not hold a user, a password, a query or a fragment")
-    if base.scheme == "http" and not insecure and not _is_here(base.host):
-        raise ParameterError(
-            f"url must begin with https:// unless it is this machine, found http://{base.host}: "
-            "the token and the true place could be read on the way; insecure=True allows it"
-        )
-    return base
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _whole(name: str, value: int, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ParameterError(f"{name} must be a whole number from {least}, found {value!r}")
-    return value
-
-
-def _degrees(place: Any) -> list[float]:
-    """Latitude and longitude, or an error without them."""
-    try:
-        numbers = [float(number) for number in place]
-    except (TypeError, ValueError):
-        numbers = []
-    if len(numbers) != 2:  # not raised above, where the error would carry one that holds the place
-        raise PointError("a place must be two numbers, latitude and longitude; nothing was sent")
-    for (name, low, high), number in zip(Sphere.coordinates, numbers, strict=True):
-        if not low <= number <= high:  # NaN is not
-            raise PointError(f"bad place: {name} is not within {low:g}..{high:g}; nothing was sent")
-    return numbers
-
-
-def _utc(name: str, at: datetime) -> str:
-    if not isinstance(at, datetime) or at.utcoffset() is None:
-        raise PointError(
-            f"{name} must be a datetime that says its time zone (datetime(…, tzinfo=UTC)), found "
-            f"a {type(at).__name__} without; nothing was sent"
-        )
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -12,7 +12,11 @@ The true place is not among the arguments of anything that makes a query.
 Promise of `reach` and `query`: whatever the mechanism guessed and wherever the user is, everything
 within `r_m` of the user lies within the returned radius of the released place with probability at
 least `delta`, in great-circle metres (mean radius) and in WGS84 geodesic metres. No radius, and no
-promise, where a guess was released without a test; whether one is made is decided beforehand.
+promise, where a guess was released without a test; whether one is made is decided beforehand. It
+is about the place that was first sent with the report: one that is sent again gets what it got.
+
+A report does not say which `space` and `test` made it. Give those of the mechanism where they are
+not the usual ones: on a coarser grid releases move further.
 
 Proof. Let a = sqrt(delta). Each kind of report has a radius (`accuracy_m` at a) such that (1) fresh
 noise stays within it with probability at least a, whatever the test said, and (2) a guess beyond
@@ -163,6 +167,8 @@ def nearby(
     items = list(answer)
     rows = [_located(number, item, key) for number, item in enumerate(items)]
     places = np.array(rows, dtype=np.float64).reshape(-1, 2)
+    beyond = (np.abs(places[:, 1]) > 180.0) & (np.abs(places[:, 1]) <= 540.0)  # across 180 degrees
+    places[beyond, 1] = (places[beyond, 1] + 180.0) % 360.0 - 180.0
     bad = fault(sphere, places)
     if bad is not None:
         raise ParameterError(f"place {bad[0]} of the answer (counted from 0): {bad[1]}")
@@ -258,8 +264,8 @@ def _usual(item: Any) -> tuple[Any, Any]:
     geometry = item.get("geometry")
     if isinstance(geometry, Mapping) and geometry.get("type") == "Point":
         return geometry["coordinates"][1], geometry["coordinates"][0]
-    at = item.get("center", item)  # of ways and relations of Overpass, asked with `out center`
-    for lat, lon in _NAMES:
-        if lat in at and lon in at:
-            return at[lat], at[lon]
+    for at in (item, item.get("center")):  # ways of Overpass have one, asked with `out center`
+        for lat, lon in _NAMES:
+            if isinstance(at, Mapping) and lat in at and lon in at:
+                return at[lat], at[lon]
     raise KeyError("lat")

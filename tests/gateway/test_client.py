@@ -125,8 +125,9 @@ def test_without_a_time_it_is_now(call: Driver) -> None:
         [answer(503, {"error": "the ledger cannot be reached"})],
         [answer(502, b"<html>"), answer(504, b"")],
         [answer(429, {"error": "slowly"}, Retry_After="0")],
+        [answer(408, {"error": "the body did not arrive in time"})],
     ],
-    ids=["dropped", "dropped twice", "broken off", "503", "502 and 504", "429"],
+    ids=["dropped", "dropped twice", "broken off", "503", "502 and 504", "429", "408"],
 )
 def test_a_report_that_is_sent_again_keeps_its_id_and_is_paid_once(
     call: Driver, acts: list[Act]
@@ -324,11 +325,34 @@ def test_a_bad_place_is_not_sent_and_not_repeated(call: Driver, place: object) -
     assert not any(digits in str(refused.value) for digits in ("91.25", "60.16", "24.93"))
 
 
-@pytest.mark.parametrize("at", [datetime(2026, 5, 5, 12), "2026-05-05", 1.7e9])  # noqa: DTZ001  # naive
-def test_a_time_without_a_zone_is_not_sent(call: Driver, at: object) -> None:
-    with serving(script := Script(OK)) as url, pytest.raises(hereish.PointError, match="time zone"):
+NAIVE = datetime(2026, 5, 5, 12)  # noqa: DTZ001  # that is the point
+LAST = datetime.max.replace(tzinfo=timezone(-timedelta(hours=9)))
+
+
+@pytest.mark.parametrize("at", [NAIVE, "2026-05-05", 1.7e9, 0, LAST])
+def test_a_time_that_is_none_or_has_no_zone_is_not_sent(call: Driver, at: object) -> None:
+    with serving(script := Script(OK)) as url, pytest.raises(hereish.PointError, match="at must"):
         call(url, "report", HERE, at=at)
     assert not script.seen
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "caf\udce9.jpg", 0, 5, b"mine"])
+def test_an_id_that_cannot_be_one_is_not_sent(call: Driver, name: object) -> None:
+    script = Script(OK)
+    with serving(script) as url, pytest.raises(hereish.ParameterError, match="1 to 200") as refused:
+        call(url, "report", HERE, report_id=name)
+    assert not script.seen
+    assert refused.value.__context__ is None  # of a text that is not UTF-8 it would hold the body
+    assert not any(secret in texts(refused.value) for secret in SECRETS)
+
+
+@pytest.mark.parametrize("location", ["about:blank", "http://xn--/", "http://[/"])
+def test_a_broken_redirection_is_an_error_of_ours(call: Driver, location: str) -> None:
+    act = answer(302, b"", Location=location)
+    with serving(script := Script(act)) as url, pytest.raises(client.GatewayError) as failed:
+        call(url, "report", HERE)
+    assert {failed.value.report_id} == script.paid
+    assert not any(secret in texts(failed.value) for secret in SECRETS)
 
 
 def test_a_prefix_of_the_address_is_kept(call: Driver) -> None:

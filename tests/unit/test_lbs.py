@@ -214,6 +214,7 @@ def test_nearby_understands_the_usual_answers() -> None:
         {"type": "Feature", "geometry": {"type": "Point", "coordinates": [24.94, 60.17, 12.0]}},
         {"lat": "60.17", "lon": "24.94", "display_name": "text for numbers"},
         {"lat": 60.17, "lng": 24.94},
+        {"lat": 60.17, "lon": 24.94, "center": "downtown"},
         Cafe(60.17, 24.94),
     ]
     assert lbs.nearby(answers, at, r_m=1) == answers
@@ -227,6 +228,10 @@ def test_nearby_sorts_by_distance_across_the_antimeridian() -> None:
     places = [{"lat": 0.0, "lon": lon} for lon in (179.99, -179.999, 179.9, 0.0)]
     found = lbs.nearby(places, (0.0, -179.998), r_m=5000)
     assert [place["lon"] for place in found] == [-179.999, 179.99]
+    beyond = [{"lat": 0.0, "lon": lon} for lon in (180.001, -180.003, 540.0, 541.0)]
+    assert lbs.nearby(beyond[:3], (0.0, -179.999), r_m=300) == [beyond[0], beyond[2]]
+    with pytest.raises(hereish.ParameterError, match=r"place 3 .* longitude is outside"):
+        lbs.nearby(beyond, (0.0, -179.999), r_m=300)
 
 
 def test_nearby_says_what_it_cannot_read() -> None:
