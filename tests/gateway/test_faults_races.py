@@ -11,7 +11,7 @@ from postgres import Postgres
 from stage import HELSINKI, member, places_in, shown
 
 import hereish.gateway.ledger as ledger_module
-from hereish.gateway.database import numbers
+from hereish.gateway.database import Position, position
 from hereish.gateway.fixes import Fix
 from hereish.gateway.ledger import Ledger
 from hereish.gateway.places import Places
@@ -24,15 +24,15 @@ def connected_while_another_reports(where: Places, monkeypatch: pytest.MonkeyPat
     moments: list[float] = []
     looks: list[str] = []
 
-    def interrupted(connection: Any, dialect: str) -> tuple[int, int]:
-        found = numbers(connection, dialect)
+    def interrupted(connection: Any, dialect: str) -> Position:
+        found = position(connection, dialect)
         looks.append(dialect)
-        if len(looks) == 2:  # the first look is inside the transaction that opens the ledger
+        if len(looks) == 1:
             moments.append(time.time() - 60.0)
             busy.report(token, [Fix(*HELSINKI, moments[0])])
         return found
 
-    monkeypatch.setattr(ledger_module, "numbers", interrupted)
+    monkeypatch.setattr(ledger_module, "position", interrupted)
     opened = Ledger.open(where)
     assert len(moments) == 1
     opened.alive()

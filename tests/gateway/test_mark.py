@@ -19,7 +19,7 @@ from hereish.gateway import accounts, upkeep
 from hereish.gateway.database import Database
 from hereish.gateway.fixes import Fix
 from hereish.gateway.ledger import Ledger
-from hereish.gateway.mark import LOST, Mark, Restored
+from hereish.gateway.mark import LOST, Mark, Restored, era_after
 from hereish.gateway.tables import entries, users
 
 DAY_S = 86_400.0
@@ -42,39 +42,48 @@ def now_and(seconds: float) -> Fix:
 
 
 def test_the_mark_never_falls_and_is_shared(tmp_path: Path) -> None:
-    one = Mark(tmp_path / "mark", "a", "new")
-    other = Mark(tmp_path / "mark", "a", "refuse")
+    era = era_after()
+    one = Mark(tmp_path / "mark", "a", era, "new")
+    other = Mark(tmp_path / "mark", "a", era, "refuse")
     one.reach(5)
     other.reach(3)
     assert (one.value(), other.value()) == (5, 5)
     other.reach(9)
     assert one.value() == 9
-    one.check(9, one.value())
+    one.check(9, era, one.value())
     with pytest.raises(Restored, match="restored"):
-        one.check(8, one.value())
+        one.check(8, era, one.value())
+    with pytest.raises(Restored, match="before the last 'hereish ledger accept'"):
+        one.check(9, era_after(), one.value())  # as late, and another
+    with pytest.raises(Restored, match="was accepted after a restore"):
+        one.check(9, era_after(era), one.value())
     with pytest.raises(Restored, match="another ledger"):
-        Mark(tmp_path / "mark", "b", "new")
+        Mark(tmp_path / "mark", "b", era, "new")
     one.close()
     other.close()
 
 
 def test_a_damaged_mark_is_not_taken_for_none(tmp_path: Path) -> None:
-    Mark(tmp_path / "mark", "a", "new").close()
+    era = era_after()
+    Mark(tmp_path / "mark", "a", era, "new").close()
     whole = (tmp_path / "mark").read_bytes()
-    (tmp_path / "mark").write_bytes(whole[:-10])
-    for missing in ("new", "refuse"):
-        with pytest.raises(Restored, match="damaged"):
-            Mark(tmp_path / "mark", "a", missing)
-    lost = Mark(tmp_path / "mark", "a", "lost")
-    assert lost.value() == LOST
-    lost.close()
+    for damaged in (whole[:-10], whole.replace(era.encode(), b"?" * len(era))):
+        (tmp_path / "mark").write_bytes(damaged)
+        for missing in ("new", "refuse"):
+            with pytest.raises(Restored, match="damaged"):
+                Mark(tmp_path / "mark", "a", era, missing)
+        lost = Mark(tmp_path / "mark", "a", era, "lost")
+        assert (lost.value(), lost.era) == (LOST, era)
+        lost.close()
 
 
-def test_a_ledger_without_its_mark_might_be_a_backup(tmp_path: Path) -> None:
+@pytest.mark.parametrize("reported", [True, False])  # since then there may have been reports
+def test_a_ledger_without_its_mark_might_be_a_backup(tmp_path: Path, reported: bool) -> None:
     where = places_in(tmp_path)
     first = Ledger.open(where)
     token = shown(member(first))
-    first.report(token, [now_and(-60)])
+    if reported:
+        first.report(token, [now_and(-60)])
     first.close()
     elsewhere = replace(where, mark=tmp_path / "another")
     for _ in range(2):  # and to look does not make it one
@@ -84,7 +93,7 @@ def test_a_ledger_without_its_mark_might_be_a_backup(tmp_path: Path) -> None:
         assert upkeep.status(looked).lost
         looked.close()
     told = Ledger.open(elsewhere, check=False)
-    assert upkeep.take_as_it_is(told) == 1
+    assert upkeep.take_as_it_is(told) == int(reported)
     told.close()
     ledger = Ledger.open(elsewhere)
     assert ledger.report(token, [now_and(-30)]).answers[0].own

@@ -17,7 +17,7 @@ from sqlalchemy import insert, select, text
 from stage import HELSINKI, member, places_in, shown
 
 from hereish.errors import ParameterError
-from hereish.gateway import accounts, keys, upkeep
+from hereish.gateway import accounts, destinations, keys, upkeep
 from hereish.gateway.counting import Tallies
 from hereish.gateway.database import Database, LedgerUnreachable
 from hereish.gateway.fixes import Fix
@@ -169,6 +169,14 @@ def test_pruning_forgets_releases_and_no_spending(ledger: Ledger) -> None:
     assert ledger.report(token, [old]).answers[0].release is None
     assert ledger.report(token, [old._replace(id=None)]).answers[0].release is None
     assert len(ledger.history(token, None, 10)) == 1
+
+
+def test_pruning_forgets_what_waits_to_be_forwarded(ledger: Ledger) -> None:
+    token = shown(member(ledger))
+    destinations.add(ledger, "alice", "http://127.0.0.1:9/pub", "owntracks")
+    ledger.report(token, [now_and(-10 * DAY_S), now_and(-60)])
+    assert upkeep.prune(ledger, time.time() - 5 * DAY_S)["deliveries"] == 1
+    assert upkeep.status(ledger).waiting == 1
 
 
 def test_pruning_everything_hands_no_budget_back(ledger: Ledger) -> None:

@@ -46,6 +46,11 @@ def status(where: Where, as_json: bool) -> None:
             "its high-water mark was missing or damaged. If this is a backup, or you do not know: "
             "hereish ledger accept. If it is the ledger as it was left: hereish ledger mark"
         )
+    elif found.another_era:
+        click.echo(
+            "it and its high-water mark are from before and after a 'hereish ledger accept': "
+            "'hereish serve' says what to do"
+        )
     elif found.restored:
         click.echo(
             f"it had come to entry {found.mark} before, so it was restored from a backup. Nothing "
@@ -59,7 +64,8 @@ def status(where: Where, as_json: bool) -> None:
     "--older-than",
     required=True,
     metavar="DURATION",
-    help="Such as 90d: releases for earlier times, ids of reports and counts.",
+    help="Such as 90d: releases for earlier times, those that wait to be forwarded too, ids "
+    "of reports and counts.",
 )
 @gateway_options.where
 def prune(older_than: str, where: Where) -> None:

@@ -74,7 +74,7 @@ def name_of(text: str, what: str = "user") -> str:
 def add_user(ledger: Ledger, name: str, policy: Policy) -> None:
     """A user with a first policy."""
     name = name_of(name)
-    policy.build()  # says what is wrong with it
+    policy.fit()  # says what is wrong with it
     now_s = time.time()
     with ledger.database.writing() as tx:
         gone = select(removed.c.name_key).where(removed.c.name_key == ledger.keys.name(name))
@@ -114,10 +114,12 @@ def set_policy(ledger: Ledger, name: str, policy: Policy) -> int:
     It applies from the first window on that begins after the present one has ended, and that
     holds no report of the present policy: so no window is paid twice.
     """
-    mechanism = policy.build()
+    mechanism = policy.fit()
     with ledger.database.writing() as tx:
         user = _locked(tx, name)
-        if user.state is not None:
+        # Before the first report nothing was paid, unless by a ledger that a restore has lost.
+        begun = user.state is not None or user.closed_s is not None
+        if begun:
             present = ledger.rules_of(tx, user.policy_id).mechanism
             if any(isinstance(m.window, NoReset) for m in (present, mechanism)):
                 raise ParameterError(
@@ -128,11 +130,9 @@ def set_policy(ledger: Ledger, name: str, policy: Policy) -> int:
         newest = select(func.max(policies.c.version)).where(policies.c.user_id == user.id)
         version = int(tx.execute(newest).scalar_one()) + 1
         policy_id = _add_policy(tx, user.id, version, policy, time.time())
-        # Nothing was reported yet: nothing was paid, so it applies at once.
-        column = users.c.policy_id if user.state is None else users.c.next_policy_id
-        changed: dict[str, int | None] = {column.name: policy_id}
-        if user.state is None:
-            changed["next_policy_id"] = None
+        changed: dict[str, int | None] = {"next_policy_id": policy_id}
+        if not begun:
+            changed = {"policy_id": policy_id, "next_policy_id": None}
         tx.execute(update(users).where(users.c.id == user.id).values(changed))
         return version
 

@@ -142,9 +142,11 @@ class Book:
         newest = self.newest
         if newest is not None and newest.kind == NOTHING:
             same = (newest.window, newest.policy_id) == (window, self.rules.id)
-            # While another policy waits, an entry says so each time: what waits may change.
+            # While another policy waits, an entry says so each time: what waits may change. And
+            # in a window that nothing was paid from, where one that comes later might begin.
             ended = not may_pay or self.standing(fix.at_s).exhausted
-            if same and ended and self.following is None:
+            begun = not _later(self.rules.mechanism.window, fix.at_s, self._paid_s)
+            if same and ended and begun and self.following is None:
                 return None
         entry = None
         if may_pay:
@@ -212,19 +214,23 @@ class Book:
         new = self.following
         if new is None:
             return True
-        released_s = float(self.session.run.at_s[0])
-        if not math.isnan(released_s):
-            paid_s = max(released_s, self._closed_s or -math.inf)
-            if not _later(self.rules.mechanism.window, at_s, paid_s):
+        if self._paid_s > -math.inf:
+            if not _later(self.rules.mechanism.window, at_s, self._paid_s):
                 return True
-            if not _later(new.mechanism.window, at_s, paid_s):  # [L5]
+            if not _later(new.mechanism.window, at_s, self._paid_s):  # [L5]
                 return False
-            self._state = _carried(self.session, new.mechanism)
-        else:
-            self._state = None
+        empty = math.isnan(float(self.session.run.at_s[0]))
+        self._state = None if empty else _carried(self.session, new.mechanism)
         self._session = None
         self.rules, self.following = new, None
         return True
+
+    @property
+    def _paid_s(self) -> float:
+        """The last time that was paid for, or may have been before a restore; else -inf."""
+        released_s = float(self.session.run.at_s[0])
+        released_s = -math.inf if math.isnan(released_s) else released_s
+        return max(released_s, self._closed_s if self._closed_s is not None else -math.inf)
 
     def _closed(self, at_s: float) -> bool:
         """Whether this time lies in a window that a restore has closed."""
@@ -259,6 +265,8 @@ def _number(window: Window, at_s: float) -> int | None:
 
 def _later(window: Window, at_s: float, than_s: float) -> bool:
     """Whether a time lies in a later window than another time."""
+    if than_s == -math.inf:
+        return True
     number, other = _number(window, at_s), _number(window, than_s)
     return number is not None and other is not None and number > other
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from alembic import command
 from alembic.config import Config
@@ -51,7 +51,8 @@ class Database:
     def _connected(self, connection: Any, _: Any) -> None:
         if self.sqlite:
             _prepare_sqlite(connection)
-            self._inode = self._inode_now()
+            self._inode = self._inode or self._inode_now()
+            self.unless_replaced()
         if self.on_connect is not None:
             self.on_connect(connection)
 
@@ -135,20 +136,30 @@ LAST_NUMBER = {
     "postgresql": "SELECT greatest(max(entries.id), (SELECT forgotten FROM ledger)) FROM entries",
 }
 _COMMITTED = "SELECT max(id) FROM entries"
+_ERA = "SELECT era FROM ledger"
 
 
-def numbers(connection: Any, dialect: str) -> tuple[int, int]:
-    """Those two, by a connection of the driver itself."""
+class Position(NamedTuple):
+    """How far a ledger has come: those two numbers, and in which era; "" before there is one."""
+
+    last: int
+    committed: int
+    era: str
+
+
+def position(connection: Any, dialect: str) -> Position:
+    """Where the ledger stands, by a connection of the driver itself."""
     cursor = connection.cursor()
     try:
-        found = []
-        for query in (LAST_NUMBER[dialect], _COMMITTED):
+        found: list[Any] = []
+        for query in (LAST_NUMBER[dialect], _COMMITTED, _ERA):
             cursor.execute(query)
             row = cursor.fetchone()
-            found.append(int(row[0]) if row and row[0] is not None else 0)
+            found.append(row[0] if row else None)
     finally:
         cursor.close()
-    return found[0], found[1]
+    last, committed, era = found
+    return Position(int(last or 0), int(committed or 0), era or "")
 
 
 def _reachable(path: Path) -> None:

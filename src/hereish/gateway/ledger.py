@@ -14,27 +14,19 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import (
-    BigInteger,
-    Connection,
-    bindparam,
-    func,
-    insert,
-    literal,
-    literal_column,
-    select,
-)
+from sqlalchemy import Connection, func, insert, literal, select
 
 from hereish.errors import HereishError
 from hereish.gateway.book import Book, Entry, Standing
-from hereish.gateway.database import LAST_NUMBER, Database, LedgerUnreachable, numbers
+from hereish.gateway.database import Database, LedgerUnreachable, position
+from hereish.gateway.finding import account_of, locked_accounts
 from hereish.gateway.fixes import Fix, Release
 from hereish.gateway.keys import Keys, KeyTrouble, load
-from hereish.gateway.mark import Mark, Missing, Restored
+from hereish.gateway.mark import Mark, Missing, Restored, era_after
 from hereish.gateway.places import Places
 from hereish.gateway.policy import Policy, Rules, mechanism_of
 from hereish.gateway.scribe import AHEAD_S, Answer, Device, Scribe, policy_row, write
-from hereish.gateway.tables import entries, ledger, tokens, users
+from hereish.gateway.tables import entries, ledger, removed, users
 from hereish.gateway.tokens import Presented
 
 _MOST_KNOWN = 100_000  # policies that a process remembers
@@ -63,52 +55,6 @@ class Reported(NamedTuple):
     policy: Policy
 
 
-_DEVICE = (
-    tokens.c.digest,
-    tokens.c.device,
-    tokens.c.revoked_s,
-    tokens.c.passphrase,
-    tokens.c.show_release,
-    users.c.id,
-    users.c.name,
-    users.c.disabled_s,
-    users.c.policy_id,
-    users.c.next_policy_id,
-    users.c.state,
-    users.c.closed_s,
-    users.c.forwards,
-)
-_newest = (
-    entries.select()
-    .where(entries.c.user_id == users.c.id)
-    .order_by(entries.c.at_s.desc())
-    .limit(1)
-    .correlate(users)
-)
-_account = (
-    select(*_DEVICE)
-    .join_from(tokens, users, tokens.c.user_id == users.c.id)
-    .where(tokens.c.id == bindparam("token"))
-)
-# With the locks of the users (SQLite has one for all, taken when the transaction began), in the
-# same order everywhere, so that two processes never wait for each other; and with what tells
-# whether this is the ledger that we know.
-_locked_accounts = {
-    dialect: select(
-        tokens.c.id.label("token"),
-        *_DEVICE,
-        _newest.with_only_columns(entries.c.id).scalar_subquery().label("newest_id"),
-        _newest.with_only_columns(entries.c.at_s).scalar_subquery().label("newest_at_s"),
-        literal_column(f"({last})", BigInteger).label("last_number"),
-    )
-    .join_from(tokens, users, tokens.c.user_id == users.c.id)
-    .where(tokens.c.id.in_(bindparam("tokens", expanding=True)))
-    .order_by(users.c.id)
-    .with_for_update(of=users)
-    for dialect, last in LAST_NUMBER.items()
-}
-
-
 class Ledger:
     """Open one a process; its methods may be called from many threads."""
 
@@ -117,7 +63,7 @@ class Ledger:
         self.keys = keys
         self.mark = mark
         self.restored: str | None = None
-        self._rules: dict[int, Rules] = {}  # policies never change, so they may be kept
+        self._rules: dict[int, Rules] = {}  # policies never change in an era, so they may be kept
         database.on_connect = self._connected
 
     @classmethod
@@ -133,22 +79,26 @@ class Ledger:
             database.upgrade()
             with database.writing() as tx:
                 database.keep_others_out(tx)
-                known = tx.execute(select(ledger.c.id, ledger.c.key_check)).one_or_none()
+                known = tx.execute(
+                    select(ledger.c.id, ledger.c.era, ledger.c.key_check)
+                ).one_or_none()
                 # A new key for a new ledger only: an old one needs its own.
                 keys = load(where.key_file, create=known is None)
                 if known is None:
-                    name = str(uuid4())
-                    tx.execute(
-                        insert(ledger),
-                        {"id": name, "key_check": keys.check, "created_s": time.time()},
-                    )
+                    name, era = str(uuid4()), era_after()
+                    row = {"id": name, "era": era, "key_check": keys.check}
+                    tx.execute(insert(ledger), {**row, "created_s": time.time()})
                 else:
-                    name = known.id
+                    name, era = known.id, known.era
                     if not hmac.compare_digest(known.key_check, keys.check):
                         raise KeyTrouble("this is not the key that the ledger was made with")
-                has_entries = max(numbers(tx.connection, database.dialect)) > 0
+                # Without a mark, nobody can tell whether those who are in it have spent since.
+                used = any(
+                    tx.execute(select(literal(1)).select_from(table).limit(1)).first()
+                    for table in (users, removed)
+                )
             missing: Missing = "refuse" if check else "lost"
-            mark = Mark(where.mark, name, missing if has_entries else "new")
+            mark = Mark(where.mark, name, era, missing if used else "new")
             database.engine.dispose()
         except BaseException:
             database.close()
@@ -172,22 +122,26 @@ class Ledger:
     def _connected(self, connection: Any) -> None:
         """A new connection may lead to a ledger that was restored while nobody looked."""
         mark = self.mark.value()  # first: others may go on between the two
-        last, committed = numbers(connection, self.database.dialect)
+        found = position(connection, self.database.dialect)
         if not self.database.sqlite:
             connection.rollback()  # reading began a transaction
-        self._unless_restored(last, mark)
-        self._reach(committed)  # who wrote them may have died before the mark was raised
+        self._unless_restored(found.last, found.era, mark)
+        self._reach(found.committed)  # who wrote them may have died before the mark was raised
 
     def catch_up(self) -> None:
-        """Raise the mark to what was committed, by whomever."""
+        """Raise the mark to what was committed, by whomever, and notice a restore."""
+        if self.restored is not None:
+            return
+        mark = self.mark.value()
         with self.database.reading() as tx:
-            committed = tx.execute(select(func.max(entries.c.id))).scalar()
-        self._reach(committed or 0)
+            found = position(tx.connection, self.database.dialect)
+        self._unless_restored(found.last, found.era, mark)
+        self._reach(found.committed)
 
-    def _unless_restored(self, last: int, mark: int) -> None:
+    def _unless_restored(self, last: int, era: str, mark: int) -> None:
         if self.restored is None:
             try:
-                self.mark.check(last, mark)
+                self.mark.check(last, era, mark)
             except Restored as told:
                 self.restored = str(told)
         if self.restored is not None:
@@ -258,10 +212,10 @@ class Ledger:
         with self.database.writing() as tx:
             mark = self.mark.value()  # before one looks: others go on
             named = {"tokens": list({ask.token.id for ask in asks})}
-            locked = tx.execute(_locked_accounts[self.database.dialect], named)  # [L2]
+            locked = tx.execute(locked_accounts[self.database.dialect], named)  # [L2]
             accounts: dict[str, Any] = {account.token: account for account in locked}
             for account in accounts.values():
-                self._unless_restored(account.last_number or 0, mark)  # [L7]
+                self._unless_restored(account.last_number or 0, account.era, mark)  # [L7]
                 # What is told again may not have been told before: its writer may have died.
                 known = max(known, account.newest_id or 0)
             for ask in asks:
@@ -349,7 +303,7 @@ class Ledger:
     # Parts
 
     def _found(self, tx: Connection, token: Presented) -> Any:
-        return self._admitted(tx.execute(_account, {"token": token.id}).one_or_none(), token)
+        return self._admitted(tx.execute(account_of, {"token": token.id}).one_or_none(), token)
 
     @staticmethod
     def _admitted(row: Any, token: Presented) -> Any:

@@ -4,20 +4,27 @@ A ledger that was restored from a backup has forgotten what was spent since. It 
 mark, and then nothing is released until its operator has said what to do. The mark is written
 after each commit and before its releases leave. It survives the death of the process; the disk
 has it within a second, so only a power cut may take back the last second of it.
+
+Going on after a restore begins a new era, in the ledger and in the mark. So a backup from before
+that is known by its era, whatever its numbers are.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import re
+import secrets
 import threading
 from pathlib import Path
 from typing import Literal
 
 from hereish.errors import HereishError
 
-_HEAD = "hereish high-water mark 1\n"
+_HEAD = "hereish high-water mark 2\n"
 _WIDTH = 20
+_ERA_WIDTH = 6 + 1 + 16
+_WHOLE = re.compile(rb"[0-9]{6}-[0-9a-f]{16}\n([0-9]{20})")
 # Further than any ledger can have come, until somebody has said what to do.
 LOST: int = 10**_WIDTH - 1
 # What to do if there is no mark: begin one, refuse, or note that it is lost.
@@ -28,18 +35,29 @@ class Restored(HereishError):  # noqa: N818  # it says what it is
     """The ledger stands below its mark: it was restored, or the mark is another ledger's."""
 
 
-class Mark:
-    """A file with one number that never falls. Processes on one machine may share it."""
+def era_after(*eras: str) -> str:
+    """A new era, later than these: a count, and something that no other one has."""
+    return f"{max(map(count_of, eras), default=-1) + 1:06d}-{secrets.token_hex(8)}"
 
-    def __init__(self, path: Path, ledger: str, missing: Missing) -> None:
+
+def count_of(era: str) -> int:
+    return int(era[:6])
+
+
+class Mark:
+    """A file with an era and a number that never falls. Processes on one machine may share it."""
+
+    def __init__(self, path: Path, ledger: str, era: str, missing: Missing) -> None:
+        """`era` is that of the ledger, for a mark that is begun now."""
         self.path = path
         self._lock = threading.Lock()
         self._head = f"{_HEAD}{ledger}\n"
+        self._at = len(self._head) + _ERA_WIDTH + 1  # where the number is
         self._known = 0
         self._file = self._opened(missing)
         try:
             with _locked(self._file):
-                self._begin(missing)
+                self.era = self._begun(era, missing)
         except BaseException:
             os.close(self._file)
             raise
@@ -55,13 +73,14 @@ class Mark:
 
     def _lost(self) -> str:
         return (
-            f"the ledger has entries, and its high-water mark {self.path} is missing or damaged: "
-            "nobody can tell whether it is a backup. If it is one, or if you do not know, "
+            f"there are users in the ledger, and its high-water mark {self.path} is missing or "
+            "damaged: nobody can tell whether it is a backup. If it is one, or if you do not know, "
             "'hereish ledger accept'; if it is the ledger as it was left, and only this machine "
             "or this place is new, 'hereish ledger mark'"
         )
 
-    def _begin(self, missing: Missing) -> None:
+    def _begun(self, era: str, missing: Missing) -> str:
+        """The era of the mark, which is begun if need be."""
         content = os.pread(self._file, 1024, 0)
         if content and not content.startswith(self._head.encode()):
             raise Restored(
@@ -71,18 +90,19 @@ class Mark:
         if self._number() is None:
             if missing == "refuse" or (missing == "new" and content):
                 raise Restored(self._lost())
-            self.reset(0 if missing == "new" else LOST)
+            self.reset(era, 0 if missing == "new" else LOST)
         self.value()
+        return os.pread(self._file, _ERA_WIDTH, len(self._head)).decode("ascii", "replace")
 
     def _number(self) -> int | None:
-        found = os.pread(self._file, _WIDTH, len(self._head))
-        return int(found) if len(found) == _WIDTH and found.isdigit() else None
+        found = _WHOLE.fullmatch(os.pread(self._file, _ERA_WIDTH + 1 + _WIDTH, len(self._head)))
+        return int(found[1]) if found else None
 
-    def reset(self, number: int) -> None:
+    def reset(self, era: str, number: int) -> None:
         """Write it anew, whatever it was: an operator has said so."""
-        os.pwrite(self._file, f"{self._head}{number:0{_WIDTH}d}\n".encode(), 0)
+        os.pwrite(self._file, f"{self._head}{era}\n{number:0{_WIDTH}d}\n".encode(), 0)
         os.fsync(self._file)
-        self._known = number
+        self.era, self._known = era, number
 
     def value(self) -> int:
         """The mark as the file has it now."""
@@ -92,13 +112,29 @@ class Mark:
         self._known = max(self._known, number)
         return self._known
 
-    @staticmethod
-    def check(last: int, mark: int) -> None:
-        """Refuse a ledger whose last number is below the mark, as it was before one looked."""
+    def written_s(self) -> float:
+        """When it was last written, by the clock of then."""
+        return os.fstat(self._file).st_mtime
+
+    def check(self, last: int, era: str, mark: int) -> None:
+        """Refuse a ledger of another era, or whose last number is below the mark.
+
+        `mark` is the value as it was before one looked at the ledger.
+        """
         if mark == LOST:
             raise Restored(
                 "the ledger's high-water mark was lost: 'hereish ledger accept' if it may be a "
                 "backup, 'hereish ledger mark' if it is the ledger as it was left"
+            )
+        if era != self.era and count_of(era) > count_of(self.era):
+            raise Restored(
+                "the ledger was accepted after a restore, and this high-water mark is from before "
+                "that. Start the gateway again; on another machine, 'hereish ledger mark' first"
+            )
+        if era != self.era:
+            raise Restored(
+                "the ledger is a backup from before the last 'hereish ledger accept'. Nothing is "
+                "released until it is called again"
             )
         if last < mark:
             raise Restored(
@@ -114,7 +150,7 @@ class Mark:
                 return
             with _locked(self._file):
                 if number > self.value():
-                    os.pwrite(self._file, f"{number:0{_WIDTH}d}".encode(), len(self._head))
+                    os.pwrite(self._file, f"{number:0{_WIDTH}d}".encode(), self._at)
                     self._known = number
 
     def sync(self) -> None:

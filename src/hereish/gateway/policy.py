@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from functools import lru_cache
@@ -16,6 +17,7 @@ from hereish.mechanism import (
     fixed_utility,
     independent,
 )
+from hereish.outlook import outlook
 from hereish.privacy import Privacy
 from hereish.skip import SkipBySpeed
 from hereish.windows import Day, Every, NoReset, Window
@@ -71,6 +73,24 @@ class Policy:
         if self.accuracy_m is not None:
             return fixed_utility(privacy, self.accuracy_m, **common)
         return fixed_rate(privacy, self.reports or 0, **common)
+
+    def fit(self) -> PredictiveMechanism:
+        """As `build`, for a new policy: refuses one that would pay for one report in its life.
+
+        The first report ever has no guess to test. All others need room for test and noise.
+        """
+        mechanism = self.build()
+        first = outlook(mechanism)
+        needed = first.cost_of_noise + first.cost_of_test
+        if needed > 1.0:
+            better = f"{math.ceil((self.accuracy_m or 0.0) * needed)} m or more"
+            raise ParameterError(
+                "the budget has room for one report like this, but not for the test that all but "
+                "the first one ever begin with; ask for "
+                f"{better if self.accuracy_m else 'more reports'}, for less privacy, or for "
+                "independent noise (--mechanism independent)"
+            )
+        return mechanism
 
     def _window(self) -> Window:
         if self.window == "day":

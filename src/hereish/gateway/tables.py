@@ -44,11 +44,12 @@ def _user(*, primary_key: bool = False, index: bool = False) -> Column[int]:
     )
 
 
-# One row: which ledger this is, and a proof of which key belongs to it.
+# One row: which ledger this is, and a proof of which key belongs to it. `era`: see mark.py.
 ledger = Table(
     "ledger",
     metadata,
     Column("id", Text, primary_key=True),
+    Column("era", Text, nullable=False),
     Column("key_check", LargeBinary, nullable=False),
     Column("created_s", Double, nullable=False),
     # The highest number of an entry that was pruned, deleted or lost to a restore.

@@ -7,11 +7,22 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, func, select, text, update
 
-from hereish.gateway import database
+from hereish.errors import ParameterError
+from hereish.gateway.database import Position, position
 from hereish.gateway.ledger import Ledger
-from hereish.gateway.mark import LOST
+from hereish.gateway.mark import LOST, count_of, era_after
 from hereish.gateway.scribe import AHEAD_S
-from hereish.gateway.tables import counts, entries, forget, outbox, receipts, tokens, users
+from hereish.gateway.tables import (
+    counts,
+    destinations,
+    entries,
+    forget,
+    outbox,
+    policies,
+    receipts,
+    tokens,
+    users,
+)
 from hereish.gateway.tables import ledger as ledger_row
 
 
@@ -24,6 +35,7 @@ class Status(NamedTuple):
     waiting: int
     last: int
     mark: int
+    another_era: bool  # than that of the mark
 
     @property
     def lost(self) -> bool:
@@ -32,7 +44,7 @@ class Status(NamedTuple):
 
     @property
     def restored(self) -> bool:
-        return self.last < self.mark
+        return self.last < self.mark or self.another_era
 
 
 def status(ledger: Ledger) -> Status:
@@ -44,11 +56,12 @@ def status(ledger: Ledger) -> Status:
 
         numbers = [rows(table) for table in (users, tokens, entries, outbox)]
         a, b, c, d = numbers
-        return Status(a, b, c, d, _last(ledger, tx), ledger.mark.value())
+        mark, found = ledger.mark.value(), _position(ledger, tx)
+        return Status(a, b, c, d, found.last, mark, found.era != ledger.mark.era)
 
 
 def prune(ledger: Ledger, before_s: float) -> dict[str, int]:
-    """Forget releases, ids and counts from before a time. Budgets stay as they are.
+    """Forget releases, also undelivered ones, ids and counts from before a time. Budgets stay.
 
     What is asked later about a time that was forgotten is answered with nothing, and is free.
     """
@@ -62,7 +75,10 @@ def prune(ledger: Ledger, before_s: float) -> dict[str, int]:
         gone = {
             "ids": delete(receipts).where(receipts.c.made_s < before_s),
             "counts": delete(counts).where(counts.c.day < day),
+            "deliveries": delete(outbox).where(outbox.c.at_s < before_s),
         }
+        # The destinations before their outbox, as deliveries lock them.
+        tx.execute(select(destinations.c.id).order_by(destinations.c.id).with_for_update())
         counted = {name: tx.execute(statement).rowcount for name, statement in gone.items()}
         return {"releases": len(numbers)} | counted
 
@@ -72,32 +88,53 @@ def accept(ledger: Ledger) -> int:
 
     Nobody knows what was spent after the backup was made. So every window that has begun is taken
     as spent, for everybody, and each user's next window is the first that is paid from again.
+    A new era begins, so that no backup from before can be taken for this ledger.
     """
     with ledger.database.writing() as tx:
-        # Phones may have been ahead of our clock, so a little more is closed.
-        closed_s = time.time() + AHEAD_S
         # In the order in which reports lock them, so that nobody waits for each other.
         tx.execute(select(users.c.id).order_by(users.c.id).with_for_update())
+        mark, found = ledger.mark.value(), _position(ledger, tx)
+        closed_s = _closing_s(ledger, tx)
         changed = int(tx.execute(update(users).values(closed_s=closed_s)).rowcount)
-        tx.execute(update(ledger_row).values(closed_s=closed_s))
-        mark, last = ledger.mark.value(), _last(ledger, tx)
+        era = era_after(found.era, ledger.mark.era)
+        tx.execute(update(ledger_row).values(closed_s=closed_s, era=era))
+        last = found.last
         if last < mark != LOST:
             _move(ledger, tx, mark)
-    if mark == LOST:
-        ledger.mark.reset(last)
+            last = mark
+    ledger.mark.reset(era, last)
     return changed
 
 
+def _closing_s(ledger: Ledger, tx: Connection) -> float:
+    """A time that nobody has reported for yet, by whatever tells: clocks are set back, too."""
+    made = (entries.c.made_s, entries.c.at_s, policies.c.created_s)
+    known = [tx.execute(select(func.max(column))).scalar() or 0.0 for column in made]
+    now_s = max(time.time(), ledger.mark.written_s(), *known)
+    closed_s = tx.execute(select(func.max(users.c.closed_s))).scalar() or 0.0
+    return max(now_s + AHEAD_S, closed_s)  # phones may have been ahead of the clock
+
+
 def take_as_it_is(ledger: Ledger) -> int:
-    """Put the mark where the ledger stands: its operator says that it is no backup."""
+    """Put the mark where the ledger stands: its operator says that it is no backup.
+
+    Where the mark itself tells that it is one, that is believed and not the operator.
+    """
     with ledger.database.reading() as tx:
-        last = _last(ledger, tx)
-    ledger.mark.reset(last)
-    return last
+        found = _position(ledger, tx)
+    mark = ledger.mark
+    older = count_of(found.era) <= count_of(mark.era) if found.era != mark.era else None
+    if mark.value() != LOST and (found.last < mark.value() if older is None else older):
+        raise ParameterError(
+            "the high-water mark is whole and tells that this is a backup, so it stays; "
+            "'hereish ledger accept' goes on with the next windows"
+        )
+    mark.reset(found.era, found.last)
+    return found.last
 
 
-def _last(ledger: Ledger, tx: Connection) -> int:
-    return database.numbers(tx.connection, ledger.database.dialect)[0]
+def _position(ledger: Ledger, tx: Connection) -> Position:
+    return position(tx.connection, ledger.database.dialect)
 
 
 def _move(ledger: Ledger, tx: Connection, mark: int) -> None:

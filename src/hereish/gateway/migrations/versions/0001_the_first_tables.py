@@ -15,6 +15,7 @@ def upgrade() -> None:
     op.create_table(
         "ledger",
         sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("era", sa.Text(), nullable=False),
         sa.Column("key_check", sa.LargeBinary(), nullable=False),
         sa.Column("created_s", sa.Double(), nullable=False),
         sa.Column("forgotten", sa.BigInteger(), nullable=False, server_default="0"),
