@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
+import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -19,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as mqtt
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -261,6 +266,86 @@ def broker_receiver(folder: Path, certificate: Path | None = None) -> Iterator[B
                 yield receiver
         finally:
             process.kill()
+
+
+@dataclass
+class Mosquitto(BrokerReceiver):
+    """A broker that speaks MQTT 5 and has an access list."""
+
+    rules: Path = Path()
+    process: subprocess.Popen[bytes] | None = None
+
+    def allow(self, *rules: str) -> None:
+        """From the next moment on, the only user may do this. Takes effect after a moment."""
+        self.rules.write_text("\n".join([f"user {self.user}", *rules, ""]))
+        if self.process is not None:
+            self.process.send_signal(signal.SIGHUP)
+
+
+@contextmanager
+def mosquitto(folder: Path, *rules: str) -> Iterator[Mosquitto]:
+    program = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None:
+        pytest.skip("mosquitto is not installed")
+    broker = Mosquitto(free_port(), rules=folder / "rules")
+    broker.allow("topic read #", *rules)
+    config = folder / "mosquitto.conf"
+    config.write_text(
+        f"listener {broker.port} 127.0.0.1\nallow_anonymous true\nacl_file {broker.rules}\n"
+        f"persistence false\nuser {getpass.getuser()}\n"
+    )
+    with subprocess.Popen(  # noqa: S603  # what was found above
+        [program, "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as broker.process:
+        try:
+            wait_until(lambda: _listens(broker.port))
+            with _subscriber(broker, lambda topic, body: broker.messages.append((topic, body))):
+                yield broker
+        finally:
+            broker.process.kill()
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
+
+
+@contextmanager
+def old_broker(says: bytes | None) -> Iterator[tuple[int, list[int]]]:
+    """A broker of MQTT 3.1.1, and which versions it was greeted in.
+
+    It says so to another one; or hangs up, with None.
+    """
+    versions: list[int] = []
+
+    def serve(listener: socket.socket) -> None:
+        with suppress(OSError):  # until the listener is closed
+            while True:
+                connection, _ = listener.accept()
+                threading.Thread(target=talk, args=(connection,), daemon=True).start()
+
+    def talk(connection: socket.socket) -> None:
+        with suppress(OSError), connection:
+            while packet := connection.recv(4096):  # each comes alone, and is short
+                kind = packet[0] >> 4
+                if kind == 1:
+                    versions.append(packet[8])
+                    answer = b"\x20\x02\x00\x00" if packet[8] == 4 else says
+                    if answer is None:
+                        return
+                    connection.sendall(answer)
+                elif kind == 3:
+                    start = 3 if packet[1] & 0x80 else 2
+                    end = start + 2 + int.from_bytes(packet[start : start + 2])
+                    connection.sendall(b"\x40\x02" + packet[end : end + 2])
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        try:
+            yield listener.getsockname()[1], versions
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager

@@ -9,17 +9,19 @@ import asyncio
 import base64
 import json
 import secrets
+import socket
 import ssl
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import httpx
 import paho.mqtt.client as mqtt
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from hereish.errors import HereishError
 from hereish.gateway.destinations import Target
@@ -35,8 +37,12 @@ GO_S = 10.0
 _CONNECT_S = 10.0
 _MOST_OF_AN_ANSWER = 65_536  # bytes
 _ANSWER_S = 2.0
-_BROKERS_AT_ONCE = 16
 _LOOK_S = 0.25
+_KEEPALIVE_S = 60  # longer than we ever wait: our own limits come first
+_GREETING_S = 2.0  # after this long it may be that a broker is too old for our greeting
+_NEW, _OLD = MQTTProtocolVersion.MQTTv5, MQTTProtocolVersion.MQTTv311
+_TOO_NEW = 0x84  # what a broker says to a version that it does not speak
+_T = TypeVar("_T")
 
 
 class NotTaken(HereishError):  # noqa: N818  # it says what it is
@@ -72,13 +78,20 @@ class Go:
 
 
 class Sender:
-    """Delivers to any target. Keeps no connection and no cookie beyond a delivery."""
+    """Delivers to any target. Keeps no connection and no cookie beyond a delivery.
 
-    def __init__(self) -> None:
+    Made within the loop that it works in. A delivery needs one thread at a time, so with `at_once`
+    of them no delivery waits for another, however long that hangs.
+    """
+
+    def __init__(self, at_once: int) -> None:
         # The certificates that this machine trusts; SSL_CERT_FILE names others.
         self._trust = ssl.create_default_context()
         self._trust.sslsocket_class = _Closing
-        self._threads = ThreadPoolExecutor(_BROKERS_AT_ONCE, "hereish-mqtt")
+        self._threads = ThreadPoolExecutor(at_once, "hereish-send")
+        # Of the HTTP transport, which leaves a thread behind when a name takes too long.
+        spare = ThreadPoolExecutor(2 * at_once, "hereish-names")
+        asyncio.get_running_loop().set_default_executor(spare)
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -90,16 +103,40 @@ class Sender:
         """
         letters = _letters(target, parcels)
         if target.format == "mqtt":
-            loop = asyncio.get_running_loop()
             try:
-                await loop.run_in_executor(
-                    self._threads, _publish, target, letters, go, self._trust
-                )
+                await self._in_thread(_publish, target, letters, go, self._trust)
             except asyncio.CancelledError:
                 go.ending = go.given_up = True  # a thread has to be told
                 raise
         else:
-            await _post(target, letters, go, self._trust)
+            host = httpx.URL(target.address).raw_host  # as the transport will ask for it
+            if await self._in_thread(_looked_up, host, target.port, go):
+                await _post(target, letters, go, self._trust)
+
+    async def _in_thread(self, work: Callable[..., _T], *about: Any) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *about)
+
+
+def _looked_up(host: str | bytes, port: int, go: Go) -> bool:
+    """In a thread: see that a name can be looked up. False if it is too late to begin.
+
+    Who connects afterwards looks it up again, and has the answer soon. Looking up cannot be
+    broken off; so a delivery waits here as long as its thread does, and dead name servers tie up
+    no more threads than there are deliveries.
+    """
+    if go.ending or go.late:  # no thread was free for so long; the lease has to be renewed first
+        return False
+    begin_s = time.monotonic()
+    words = None
+    try:
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        words = "name not found"
+    if time.monotonic() - begin_s > SEND_S:
+        words = "timeout"
+    if words is not None:
+        raise NotTaken(words)
+    return not go.ending
 
 
 def _letters(target: Target, parcels: Sequence[Parcel]) -> Iterator[tuple[int, bytes]]:
@@ -201,17 +238,30 @@ def _publish(
     target: Target, letters: Iterator[tuple[int, bytes]], go: Go, trust: ssl.SSLContext
 ) -> None:
     """In a thread of its own: the client of MQTT waits for the network where it stands."""
-    if go.ending or go.late:  # no thread was free for so long; the lease has to be renewed first
+    if not _looked_up(target.host, target.port, go):
         return
-    broker = _Broker(target, go, trust)
-    try:
-        for number, body in letters:
-            if go.over:
-                return
-            broker.publish(target.topic, body)
-            go.taken += number
-    finally:
-        broker.close()
+    # An acknowledgement can be a refusal in MQTT 5 only. Nothing is remembered about a broker: it
+    # may be another one the next time.
+    with closing(_Broker(target, go, trust, _NEW)) as broker:
+        if not _is_older(broker, target, go, trust):
+            broker.publish(target.topic, letters)
+            return
+    with closing(_Broker(target, go, trust, _OLD)) as broker:
+        broker.publish(target.topic, letters)
+
+
+def _is_older(broker: _Broker, target: Target, go: Go, trust: ssl.SSLContext) -> bool:
+    """Whether a broker says that it does not speak MQTT 5."""
+    with suppress(NotTaken):  # who publishes will meet it again
+        if broker.answers(_GREETING_S):
+            return broker.is_older
+    if target.username is not None and not go.given_up:
+        # Some misread user and password, and wait for the rest of them or hang up, before they
+        # look at the version. Without these they come to it.
+        nobody = replace(target, username=None, password=None)
+        with suppress(NotTaken), closing(_Broker(nobody, go, trust, _NEW)) as again:
+            return again.answers(_GREETING_S) and again.is_older
+    return False
 
 
 class _Closing(ssl.SSLSocket):
@@ -228,13 +278,17 @@ class _Closing(ssl.SSLSocket):
 class _Broker:
     """A connection to a broker. Its callbacks run in `loop`, so there is one thread only."""
 
-    def __init__(self, target: Target, go: Go, trust: ssl.SSLContext) -> None:
+    def __init__(
+        self, target: Target, go: Go, trust: ssl.SSLContext, version: MQTTProtocolVersion
+    ) -> None:
         self._go = go
-        self._connected: bool | None = None
-        self._acknowledged: set[int] = set()
+        self._welcome: bool | None = None
+        self.is_older = False
+        self._acknowledged: dict[int, bool] = {}  # whether it was taken
         self._client = client = mqtt.Client(
             CallbackAPIVersion.VERSION2,
             client_id=f"hereish{secrets.token_hex(8)}",
+            protocol=version,
             reconnect_on_failure=False,
         )
         client.on_connect = self._on_connect
@@ -246,41 +300,58 @@ class _Broker:
             client.tls_set_context(trust)
         words = None
         try:
-            client.connect(target.host, target.port, keepalive=int(SEND_S))
+            client.connect(target.host, target.port, keepalive=_KEEPALIVE_S)
         except OSError as trouble:
             words = _words(trouble)
         if words is not None:
             raise NotTaken(words)
-        try:
-            self._until(lambda: self._connected is not None)
-        except BaseException:
-            self.close()
-            raise
 
     def _on_connect(self, _: Any, __: Any, ___: Any, reason: Any, ____: Any) -> None:
-        self._connected = not reason.is_failure
+        self._welcome = not reason.is_failure
+        self.is_older = reason.value == _TOO_NEW
 
-    def _on_publish(self, _: Any, __: Any, number: int, ___: Any, ____: Any) -> None:
-        self._acknowledged.add(number)
+    def _on_publish(self, _: Any, __: Any, number: int, reason: Any, ____: Any) -> None:
+        self._acknowledged[number] = not reason.is_failure
 
-    def publish(self, topic: str, body: bytes) -> None:
-        """Returns when the broker has acknowledged it. Retained, as OwnTracks does."""
-        sent = self._client.publish(topic, body, qos=1, retain=True)
-        self._until(lambda: sent.mid in self._acknowledged)
+    def answers(self, within_s: float) -> bool:
+        """Whether it says by then if we are welcome, or that it is older."""
+        return self._comes(lambda: self._welcome is not None or self.is_older, within_s)
 
-    def _until(self, done: Any) -> None:
-        end_s = time.monotonic() + SEND_S
+    def publish(self, topic: str, letters: Iterator[tuple[int, bytes]]) -> None:
+        """Each when the broker has taken the one before. Retained, as OwnTracks does."""
+        self._await(lambda: self._welcome is not None)
+        if not self._welcome:
+            raise NotTaken("refused by the broker")
+        for number, body in letters:
+            if self._go.over:
+                return
+            self._publish_one(topic, body)
+            self._go.taken += number
+
+    def _publish_one(self, topic: str, body: bytes) -> None:
+        sent = self._client.publish(topic, body, qos=1, retain=True).mid
+        self._await(lambda: sent in self._acknowledged)
+        if not self._acknowledged[sent]:
+            raise NotTaken("message refused by the broker")
+
+    def _await(self, done: Callable[[], bool]) -> None:
+        if not self._comes(done, SEND_S):
+            raise NotTaken("timeout")
+
+    def _comes(self, done: Callable[[], bool], within_s: float) -> bool:
+        end_s = time.monotonic() + within_s
         while not done():
             if self._go.given_up or time.monotonic() > end_s:
-                raise NotTaken("timeout")
+                return False
             try:
                 state = self._client.loop(_LOOK_S)
             except OSError:
                 state = mqtt.MQTT_ERR_CONN_LOST
-            if self._connected is False:
-                raise NotTaken("refused by the broker")
+            if state == mqtt.MQTT_ERR_PROTOCOL and self._welcome is None:
+                self.is_older = True  # it greets as one does in an older version
             if state != mqtt.MQTT_ERR_SUCCESS and not done():
                 raise NotTaken("connection lost before an answer")
+        return True
 
     def close(self) -> None:
         with suppress(OSError):

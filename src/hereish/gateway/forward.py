@@ -33,8 +33,10 @@ LEASE_S = 120.0
 """Longer than a go of `deliver` can take, slow name servers and all."""
 _BREATH_S = 0.02  # many pokes in a short time are one
 _AT_ONCE = 100
+_TROUBLED_AT_ONCE = 25  # those that failed the last time; they never take the others' places
 _DATABASE_THREADS = 2  # of the ledger's connections, most are for reports
 _LONGEST_WAIT_S = 3600.0
+_SKEW_S = 60.0  # of the clocks of two machines, at most
 
 _T = TypeVar("_T")
 
@@ -44,15 +46,25 @@ _enabled = (
     .where(users.c.id == destinations.c.user_id, users.c.disabled_s.is_(None))
     .exists()
 )
+# Nobody writes a time that is further ahead than that: then the clock was set back, and nothing
+# waits until it has come there again.
 _ready = (
-    (destinations.c.leased_until_s < bindparam("now"))
-    & (destinations.c.next_try_s <= bindparam("now"))
+    ~destinations.c.leased_until_s.between(bindparam("now"), bindparam("lease_end"))
+    & (
+        (destinations.c.next_try_s <= bindparam("now"))
+        | (destinations.c.next_try_s > bindparam("last_try"))
+    )
     & _enabled
+)
+_oldest = (
+    select(func.min(outbox.c.id))
+    .where(outbox.c.destination_id == destinations.c.id)
+    .scalar_subquery()
 )
 _due = (
     select(destinations.c.id)
-    .where(_ready, select(literal(1)).where(outbox.c.destination_id == destinations.c.id).exists())
-    .order_by(destinations.c.next_try_s, destinations.c.id)
+    .where(_ready, _oldest.is_not(None), (destinations.c.tries > 0) == bindparam("troubled"))
+    .order_by(destinations.c.next_try_s, _oldest)
 )
 _claim = (
     update(destinations)
@@ -121,6 +133,9 @@ class Forwarder:
         self._stopping = threading.Event()
         self._grace_s = 0.0
         self._goes: set[Go] = set()
+        # Which are served here, and whether they failed the last time. A lease says the same to
+        # other processes, but it can run out before a delivery is over.
+        self._serving: dict[int, bool] = {}
 
     def start(self) -> None:
         if self._thread is not None:
@@ -149,9 +164,9 @@ class Forwarder:
         return asyncio.run(self._once(now_s))
 
     async def _once(self, now_s: float) -> int:
-        sender, threads = Sender(), ThreadPoolExecutor(1)
+        sender, threads = Sender(_AT_ONCE), ThreadPoolExecutor(1)
         try:
-            due = self._look(now_s, limit=None)
+            due = [*self._look(now_s, troubled=False), *self._look(now_s, troubled=True)]
             served = [self._serve(number, sender, threads, lambda: now_s) for number in due]
             return sum(await asyncio.gather(*served))
         finally:
@@ -159,25 +174,34 @@ class Forwarder:
             threads.shutdown()
 
     async def _run(self) -> None:
-        sender = Sender()
+        sender = Sender(_AT_ONCE + _TROUBLED_AT_ONCE)
         threads = ThreadPoolExecutor(_DATABASE_THREADS, "hereish-forward-db")
         wake = asyncio.Event()
         with self._lock:
             self._loop, self._wake = asyncio.get_running_loop(), wake
         tasks: set[asyncio.Task[int]] = set()
+        passed_over: set[int] = set()
 
-        def done(task: asyncio.Task[int]) -> None:
-            if len(tasks) == _AT_ONCE:  # another destination may wait for its place
-                wake.set()
+        def done(number: int, task: asyncio.Task[int]) -> None:
             tasks.discard(task)
+            # Another destination may wait for its place, or the same one for its next turn.
+            if self._room(self._serving[number]) == 0 or number in passed_over:
+                wake.set()
+            del self._serving[number]
 
         try:
             while not self._stopping.is_set():
                 wake.clear()
-                for number in await self._due(threads, _AT_ONCE - len(tasks)):
-                    task = asyncio.create_task(self._serve(number, sender, threads, time.time))
-                    tasks.add(task)
-                    task.add_done_callback(done)
+                passed_over.clear()
+                for troubled in (False, True):
+                    for number in await self._due(threads, troubled):
+                        if number in self._serving:
+                            passed_over.add(number)
+                        elif self._room(troubled) > 0:
+                            self._serving[number] = troubled
+                            serving = self._serve(number, sender, threads, time.time)
+                            tasks.add(task := asyncio.create_task(serving))
+                            task.add_done_callback(partial(done, number))
                 try:
                     async with asyncio.timeout(POLL_S):
                         await wake.wait()
@@ -191,6 +215,10 @@ class Forwarder:
             sender.close()
             threads.shutdown(wait=False)
 
+    def _room(self, troubled: bool) -> int:
+        most = _TROUBLED_AT_ONCE if troubled else _AT_ONCE
+        return most - sum(one == troubled for one in self._serving.values())
+
     async def _finish(self, tasks: set[asyncio.Task[int]]) -> None:
         for go in self._goes:
             go.ending = True
@@ -201,11 +229,13 @@ class Forwarder:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
 
-    async def _due(self, threads: ThreadPoolExecutor, room: int) -> Sequence[int]:
+    async def _due(self, threads: ThreadPoolExecutor, troubled: bool) -> Sequence[int]:
+        room = self._room(troubled)
         if room <= 0:
             return []
+        look = partial(self._look, time.time(), troubled, limit=room + len(self._serving))
         try:
-            return await _in(threads, partial(self._look, time.time(), limit=room))
+            return await _in(threads, look)
         except Exception as trouble:  # noqa: BLE001  # another time it may go well
             tell("nothing can be forwarded", logging.WARNING, words=_fit(trouble))
             return []
@@ -254,15 +284,16 @@ class Forwarder:
 
     # What is done in the database; each is one short transaction.
 
-    def _look(self, now_s: float, limit: int | None) -> Sequence[int]:
+    def _look(self, now_s: float, troubled: bool, limit: int | None = None) -> Sequence[int]:
         with self._ledger.database.reading() as tx:
             if tx.execute(_anything).first() is None:
                 return []
-            return tx.execute(_due.limit(limit), {"now": now_s}).scalars().all()
+            about = {**_times(now_s), "troubled": troubled}
+            return tx.execute(_due.limit(limit), about).scalars().all()
 
     def _claimed(self, destination: int, now_s: float) -> _Lease | None:
         until_s = _lease_end_s(now_s)
-        about = {"destination": destination, "now": now_s, "until": until_s}
+        about = {**_times(now_s), "destination": destination, "until": until_s}
         with self._ledger.database.writing() as tx:
             row = tx.execute(_claim, about).one_or_none()
             if row is None:
@@ -294,7 +325,8 @@ class Forwarder:
                 return None
             if go.taken or words is not None:
                 about = {"failed": tries, "words": words, "destination": lease.destination}
-                next_s = now_s + (_pause_s(tries) if words is not None else 0.0)
+                # No time where none is needed: the clock may be wrong.
+                next_s = now_s + _pause_s(tries) if words is not None else 0.0
                 tx.execute(_outcome, {**about, "next": next_s})
             on = words is None and not go.ending
             parcels = _parcels(tx, lease.destination) if on else []
@@ -321,6 +353,15 @@ async def _in(threads: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
 def _lease_end_s(now_s: float) -> float:
     # A little at random, so that no two leases are the same.
     return now_s + LEASE_S + random.random()  # noqa: S311  # guards against chance, not people
+
+
+def _times(now_s: float) -> dict[str, float]:
+    """What `_ready` compares with."""
+    return {
+        "now": now_s,
+        "lease_end": now_s + LEASE_S + _SKEW_S,
+        "last_try": now_s + _LONGEST_WAIT_S + _SKEW_S,
+    }
 
 
 def _hold(tx: Connection, destination: int, mine_s: float, until_s: float) -> bool:
