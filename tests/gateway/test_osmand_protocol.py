@@ -14,6 +14,7 @@ from client_payloads import (
     gpslogger_query,
     iso,
     osmand_query,
+    quickest_s,
     sent,
     tells_nothing,
     traccar_client_json,
@@ -199,7 +200,13 @@ def test_a_query_and_a_form_may_agree_and_not_differ() -> None:
     [
         ("latitude", None),
         ("longitude", None),
-        ("latitude", str(LAT)),
+        ("latitude", ""),
+        ("latitude", "north"),
+        ("latitude", "-90.5"),
+        ("latitude", "4_8"),
+        ("latitude", "nan"),
+        ("longitude", "1" * 65),
+        ("longitude", [str(LON)]),
         ("latitude", True),
         ("latitude", -90.5),
         ("longitude", 1e300),
@@ -213,6 +220,30 @@ def test_json_with_half_a_position_or_one_off_the_earth_is_nonsense(
     message = traccar_client_json()
     message["location"]["coords"][field] = value
     check_refused("", JSON_TYPE, sent(message), words="latitude and a longitude")
+
+
+@pytest.mark.parametrize("field", ["timestamp", "time", "lat", "lon", "location"])
+@pytest.mark.parametrize("text", ["T", "T ", " ", "1", "1.", "T12:00 02", "%", "+"])
+def test_long_texts_are_refused_as_quickly_as_they_are_long(field: str, text: str) -> None:
+    """Nobody has shown that they may report when these are read."""
+
+    def took_s(size: int) -> float:
+        fields = {"lat": str(LAT), "lon": str(LON), field: text * (size // len(text)) + "!"}
+        form = "&".join(f"{name}={value}" for name, value in fields.items())
+        where = {
+            "timestamp": fields[field],
+            "coords": {"latitude": LAT, "longitude": fields[field]},
+        }
+
+        def refused() -> None:
+            check_refused(form)
+            check_refused("", FORM, form.encode())
+            check_refused("", JSON_TYPE, sent(fields))
+            check_refused("", JSON_TYPE, sent({"location": where}))
+
+        return quickest_s(refused)
+
+    assert took_s(64_000) < 100 * took_s(2_000)
 
 
 @pytest.mark.parametrize(
@@ -301,5 +332,7 @@ def test_arbitrary_json_is_read_or_refused(first: object, second: object, third:
         {"location": first},
         {"location": {"coords": first, "timestamp": second}},
         {"location": {"coords": coords, "timestamp": third}},
+        {"lat": first, "lon": second, "timestamp": third},
+        {"lat": first, "latitude": second, "lon": LON, "time": third},
     ):
         check_read([], JSON_TYPE, sent(message))

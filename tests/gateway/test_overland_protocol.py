@@ -19,6 +19,7 @@ from client_payloads import (
     overland_feature,
     overland_finished_trip,
     overland_log_line,
+    quickest_s,
     sent,
     tells_nothing,
     usable,
@@ -114,6 +115,7 @@ def test_a_time_without_an_offset_is_utc_wherever_the_gateway_runs(
         "2500-01-01T00:00:00Z",
         "0001-01-01T00:00:00+23:59",
         "9999-12-31T23:59:59-23:59",
+        iso(AT_S, f".{'0' * 60}Z"),
         str(AT_S),
         True,
         [iso(AT_S)],
@@ -121,6 +123,16 @@ def test_a_time_without_an_offset_is_utc_wherever_the_gateway_runs(
 )
 def test_a_location_without_a_usable_time_is_left_out_and_not_its_batch(timestamp: object) -> None:
     assert read(overland_feature(timestamp=timestamp), overland_feature()) == [HERE]
+
+
+def test_long_texts_are_left_out_as_quickly_as_they_are_long() -> None:
+    def took_s(text: str, size: int) -> float:
+        feature = overland_feature(timestamp=text * size)
+        return quickest_s(lambda: read(feature))
+
+    for text in ("T", "1", " ", iso(AT_S, " ")):
+        size = 64_000 // len(text)
+        assert took_s(text, size) < 100 * took_s(text, size // 32), text
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,10 @@ from client_payloads import (
     TELLTALES,
     owntracks_android,
     owntracks_encrypted,
+    owntracks_gpslogger,
     owntracks_ios,
     owntracks_other,
+    quickest_s,
     sent,
     tells_nothing,
     usable,
@@ -75,6 +77,28 @@ def test_a_time_may_have_a_fraction_and_integers_are_degrees_too() -> None:
     assert owntracks.read(body, None).fix == (-90.0, 180.0, 1.5, None)
 
 
+def test_gpslogger_quotes_its_numbers() -> None:
+    message = owntracks.Message(Fix(LAT, LON, AT_S), None, encrypted=False)
+    assert owntracks.read(sent(owntracks_gpslogger()), None) == message
+    assert owntracks.read(sent(owntracks_gpslogger() | {"tst": f" {AT_S}000 "}), None) == message
+    sealed = sent(owntracks_encrypted(owntracks_gpslogger()))
+    assert owntracks.read(sealed, PASSPHRASE).fix == message.fix
+
+
+@pytest.mark.parametrize(("lat", "lon"), [("90.0001", "0"), ("0", "-180.0001"), ("1e999", "0")])
+def test_a_quoted_place_off_the_earth_is_nonsense_too(lat: str, lon: str) -> None:
+    check_refused(sent(owntracks_gpslogger() | {"lat": lat, "lon": lon}))
+
+
+def test_long_texts_are_refused_as_quickly_as_they_are_long() -> None:
+    def read(field: str, size: int) -> float:
+        body = sent(owntracks_gpslogger() | {field: "1" * size + "x"})
+        return quickest_s(lambda: check_refused(body))
+
+    for field in ("lat", "lon", "tst"):
+        assert read(field, 64_000) < 100 * read(field, 2_000), field
+
+
 @pytest.mark.parametrize("message", owntracks_other(), ids=lambda message: str(message["_type"]))
 def test_messages_about_something_else_have_no_fix(message: dict[str, Any]) -> None:
     tid = message.get("tid")
@@ -90,7 +114,12 @@ def test_an_empty_body_has_no_fix(body: bytes) -> None:
 
 @pytest.mark.parametrize("field", ["lat", "lon", "tst"])
 @pytest.mark.parametrize(
-    "value", ["null", "true", '"48.73159"', '""', "[]", "{}", "1e999", "9" * 400]
+    "value",
+    [
+        *("null", "true", "[]", "{}", "1e999", "9" * 400),
+        *('""', '" "', '"noon"', '"NaN"', '"inf"', '"1e999"', '"4_8"', '"0x43"', '"48,73"', '"٤٨"'),
+        *('"true"', '["48.73"]', f'"{"0" * 65}"', f'"{"9" * 5000}"', '"2026-05-05T12:00:00Z"'),
+    ],
 )
 def test_a_location_needs_numbers_for_its_place_and_time(field: str, value: str) -> None:
     with_it = sent(owntracks_ios() | {field: "HERE"}).replace(b'"HERE"', value.encode())

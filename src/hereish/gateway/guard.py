@@ -19,7 +19,8 @@ from hereish.gateway.logs import defect, tell
 from hereish.gateway.metrics import Metrics
 
 DEFAULT_BODY_BYTES = 2 * 1024 * 1024  # a thousand features of Overland are well below one MiB
-DEFAULT_BODY_S = 10.0
+DEFAULT_BODY_S = 10.0  # without a byte, or with hardly any
+_LEAST_PER_S = 4 * 1024  # bytes; a batch may take minutes on a bad line, as long as it moves
 _GONE = 499  # for logs and metrics: the client went away before there was an answer
 _ALWAYS = (
     (b"x-content-type-options", b"nosniff"),
@@ -100,7 +101,7 @@ class Guard:
         whole = False
 
         async def limited() -> Message:
-            nonlocal size, whole
+            nonlocal size, until_s, whole
             if whole:  # only waiting for the client to go away
                 return await receive()
             try:
@@ -109,7 +110,11 @@ class Guard:
             except TimeoutError:
                 raise _TooSlow from None
             if message["type"] == "http.request":
-                size += len(message.get("body", b""))
+                came = len(message.get("body", b""))
+                size += came
+                # Each byte buys time, and none can be saved up: who stops is given up as soon as
+                # who never began. All of a body has at most `body_bytes` worth of it.
+                until_s = min(until_s + came / _LEAST_PER_S, time.monotonic() + self._body_s)
                 whole = not message.get("more_body", False)
                 if size > self._body_bytes:
                     raise _TooLarge

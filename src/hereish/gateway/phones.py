@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from hereish.gateway.desk import desk_of, shown_token
+from hereish.gateway.desk import Desk, desk_of, shown_token
 from hereish.gateway.protocols import osmand, overland, owntracks
+from hereish.gateway.tokens import Presented
 from hereish.gateway.words import BASIC, BEARER, PHONE_ANSWERS
 
 router = APIRouter(tags=["phones"])
 JSON = "application/json"
+_LARGE_BYTES = 64 * 1024  # what is smaller is parsed within milliseconds
+_Read = TypeVar("_Read")
+
+
+async def _checked(desk: Desk, token: Presented, body: bytes) -> None:
+    """Whoever has no true token is not worth the time that a large body takes.
+
+    A small one is told by its report, which saves the ledger a question.
+    """
+    if len(body) > _LARGE_BYTES:
+        await run_in_threadpool(desk.ledger.device, token)
+
+
+async def _parsed(body: bytes, read: Callable[[bytes], _Read]) -> _Read:
+    """A large body is read off the loop, where everybody else would wait for it."""
+    return await run_in_threadpool(read, body) if len(body) > _LARGE_BYTES else read(body)
 
 
 @router.post(
@@ -31,7 +51,7 @@ async def from_owntracks(request: Request) -> Response:
     passphrase = None
     if device.passphrase is not None:
         passphrase = desk.ledger.keys.open(device.passphrase, about=f"passphrase {token.id}")
-    message = owntracks.read(await request.body(), passphrase)
+    message = await _parsed(await request.body(), partial(owntracks.read, passphrase=passphrase))
     if message.fix is None:
         return Response(b"[]", media_type=JSON)
     shows = device.show_release
@@ -46,7 +66,9 @@ async def from_overland(request: Request) -> Response:
     """Bearer authentication. A batch of up to 1,000 locations, in any order."""
     desk = desk_of(request)
     token = desk.admit(shown_token(request))
-    fixes = overland.read(await request.body())
+    body = await request.body()
+    await _checked(desk, token, body)
+    fixes = await _parsed(body, overland.read)
     await desk.report(token, fixes, answers=False)
     return Response(overland.ANSWER, media_type=JSON)
 
@@ -56,8 +78,9 @@ async def from_osmand(request: Request, secret: str) -> Response:
     desk = desk_of(request)
     token = desk.admit(secret)
     body = await request.body()
-    kind = request.headers.get("content-type")
-    fixes = osmand.read(request.query_params.multi_items(), kind, body, time.time())
+    await _checked(desk, token, body)
+    query, kind = request.query_params.multi_items(), request.headers.get("content-type")
+    fixes = await _parsed(body, lambda body: osmand.read(query, kind, body, time.time()))
     await desk.report(token, fixes, answers=False)
     return Response(status_code=200)
 

@@ -7,8 +7,10 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import Any
 
+import httptools
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -21,14 +23,51 @@ _HEAD_BYTES = 64 * 1024
 _HEAD_S = 10.0
 
 
+class _Parser:
+    """A parser that stays with HTTP/1.1, whatever else a request offers to speak.
+
+    httptools takes all that follows the head of such a request for the other protocol, and its body
+    would be lost. `curl --http2` offers that with every request. A server may ignore it (RFC 9110,
+    7.8): the head is read once more, without the offer, and then what followed it.
+    """
+
+    def __init__(self, protocol: Protocol) -> None:
+        self._protocol, self._parser = protocol, protocol.parser  # as uvicorn has set it up
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parser, name)
+
+    def feed_data(self, data: bytes) -> None:
+        left = memoryview(data)  # many such requests may be in it; none copies those after it
+        while True:
+            try:
+                self._parser.feed_data(left)
+                return
+            except httptools.HttpParserUpgrade as stopped:
+                left = left[stopped.args[0] :]
+            head = self._protocol.head_without_offer()
+            if head is None:
+                return
+            # The old one may have come to its end: it has read of a request that closes.
+            self._parser = httptools.HttpRequestParser(self._protocol)
+            with suppress(AttributeError):  # before httptools 0.6.3; as uvicorn does it
+                self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            try:
+                self._parser.feed_data(head)
+            except httptools.HttpParserUpgrade:
+                raise httptools.HttpParserError("an offer in disguise") from None
+
+
 class Protocol(HttpToolsProtocol):
     """Heads of requests are short and come at once; uvicorn would take and wait for any."""
 
     _in_head, _head_bytes = False, 0
     _head_timer: asyncio.TimerHandle | None = None
+    _offers = False  # to speak another protocol after this head
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as there
         super().connection_made(transport)
+        self.parser = _Parser(self)  # type: ignore[assignment]  # it has what that one has
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -50,11 +89,24 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head, self._head_bytes = False, 0
         self._forget_timer()
-        super().on_headers_complete()
+        # CONNECT is an offer by itself, without a body; the application refuses it.
+        self._offers = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+        if not self._offers:  # else this head comes once more
+            super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._head_bytes = 0
-        super().on_message_complete()
+        if not self._offers:
+            super().on_message_complete()
+
+    def head_without_offer(self) -> bytes | None:
+        """The head that was just read, of a request that stays with HTTP/1.1."""
+        if not self._offers:
+            return None
+        version = self.parser.get_http_version().encode()
+        lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version)]
+        lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
+        return b"\r\n".join([*lines, b"", b""])
 
     def _expect_head(self) -> None:
         self._head_timer = self.loop.call_later(_HEAD_S, self.transport.close)

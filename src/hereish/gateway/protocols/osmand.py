@@ -1,12 +1,13 @@
 """The protocol of OsmAnd and Traccar: one position in a query, a form or a JSON object.
 
 OsmAnd, GPSLogger with a custom URL and the older Traccar Client send queries or forms, the newer
-Traccar Client sends JSON. The `id` they carry names a device and proves nothing: nobody reads it.
+Traccar Client sends JSON. Others send the fields of a form as JSON, or JSON about something else
+beside a position in the query: whoever sent a position must not hear that all is well while it is
+lost. The `id` they carry names a device and proves nothing: nobody reads it.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import parse_qsl
@@ -16,8 +17,9 @@ from hereish.gateway.protocols.parsing import (
     coordinates,
     iso_s,
     json_object,
+    number,
     number_in,
-    seconds_of,
+    number_or_text,
     unix_s,
 )
 
@@ -34,7 +36,6 @@ _FIELDS = {
     "timestamp": "timestamp",
     "time": "time",
 }
-_LOST_PLUS = re.compile(r"(T\S+) (?=\d\d:?\d\d$)", re.ASCII)
 
 
 def read(
@@ -45,8 +46,9 @@ def read(
     if not body.strip():
         return _of_fields(pairs, now_s)
     media = (content_type or _FORM).partition(";")[0].strip().lower()
-    if media == _JSON:
-        return _of_json(json_object(body), now_s)
+    # Who sends a body that was typed in often does not say what it is. No form begins like that.
+    if media == _JSON or (media == _FORM and body.lstrip().startswith(b"{")):
+        return _of_json(json_object(body), pairs, now_s)
     if media == _FORM:
         return _of_fields([*pairs, *_form(body)], now_s)
     raise Nonsense("the body must be a form or JSON, and its content type must say which")
@@ -76,23 +78,41 @@ def _of_fields(pairs: list[tuple[str, str]], now_s: float) -> list[Fix]:
     else:
         return []
     when = found.get("timestamp", found.get("time"))
-    at_s = now_s if when is None else _usable(_time(when))
-    return [_fix(number_in(lat), number_in(lon), at_s)]
+    return [_fix(number_in(lat), number_in(lon), _time(when, now_s))]
 
 
-def _time(text: str) -> float | None:
-    at = number_in(text)
-    # A plus that was not escaped is a space by now.
-    return iso_s(_LOST_PLUS.sub(r"\1+", text.strip())) if at is None else unix_s(at)
+def _time(value: object, now_s: float) -> float:
+    if value is None:
+        return now_s
+    at_s = unix_s(number_or_text(value))
+    if at_s is None and isinstance(value, str):
+        # A plus that was not escaped is a space by now.
+        moment, _, zone = value.strip().rpartition(" ")
+        at_s = iso_s(f"{moment}+{zone}" if "T" in moment else value)
+    if at_s is None:
+        raise Nonsense("the time must be Unix seconds or milliseconds, or an ISO date and time")
+    return at_s
 
 
-def _of_json(message: dict[str, Any], now_s: float) -> list[Fix]:
+def _of_json(message: dict[str, Any], query: list[tuple[str, str]], now_s: float) -> list[Fix]:
     where = _part(message, "location")
     coords = _part(where, "coords")
-    lat, lon, at = coords.get("latitude"), coords.get("longitude"), where.get("timestamp")
+    lat, lon = coords.get("latitude"), coords.get("longitude")
     if lat is None and lon is None:
-        return []
-    return [_fix(lat, lon, now_s if at is None else _usable(seconds_of(at)))]
+        return _of_fields([*query, *_flat(message)], now_s)
+    place = number_or_text(lat), number_or_text(lon)
+    return [_fix(*place, _time(where.get("timestamp"), now_s))]
+
+
+def _flat(message: dict[str, Any]) -> list[tuple[str, str]]:
+    """The fields of JSON that has them as a form would."""
+    known = ((name, message.get(name)) for name in _FIELDS if name != "location")
+    return [(name, _text(value)) for name, value in known if value is not None]
+
+
+def _text(value: object) -> str:
+    """As a query would have it; what is no number is none there either."""
+    return value if isinstance(value, str) else repr(number(value)).removesuffix(".0")
 
 
 def _part(message: dict[str, Any], name: str) -> dict[str, Any]:
@@ -109,9 +129,3 @@ def _fix(lat: object, lon: object, at_s: float) -> Fix:
     if place is None:
         raise Nonsense("a position needs a latitude and a longitude in degrees")
     return Fix(*place, at_s)
-
-
-def _usable(at_s: float | None) -> float:
-    if at_s is None:
-        raise Nonsense("the time must be Unix seconds or milliseconds, or an ISO date and time")
-    return at_s

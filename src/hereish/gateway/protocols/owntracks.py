@@ -17,7 +17,7 @@ from nacl.secret import SecretBox
 
 from hereish.errors import ParameterError
 from hereish.gateway.fixes import Fix, Nonsense, Release
-from hereish.gateway.protocols.parsing import coordinates, json_object, unix_s
+from hereish.gateway.protocols.parsing import coordinates, json_object, number_or_text, unix_s
 
 _TID_LENGTH = 2
 FRIEND = "hereish"  # the name on the owner's map of what was released
@@ -55,8 +55,9 @@ def _type(message: dict[str, Any]) -> str:
 
 
 def _fix(message: dict[str, Any]) -> Fix:
-    place = coordinates(message.get("lat"), message.get("lon"))
-    at_s = unix_s(message.get("tst"))
+    # GPSLogger speaks this too, and quotes its numbers.
+    lat, lon, tst = (number_or_text(message.get(name)) for name in ("lat", "lon", "tst"))
+    place, at_s = coordinates(lat, lon), unix_s(tst)
     if place is None or at_s is None:
         raise Nonsense("a location needs lat and lon in degrees and tst in seconds, all as numbers")
     return Fix(*place, at_s)

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from hereish.gateway.fixes import Nonsense
 
 _END_S = datetime(2500, 1, 1, tzinfo=UTC).timestamp()
+_LONGEST = 64  # characters; no number and no time needs more, and texts may be of megabytes
 _MILLIS_ABOVE = 1e11  # nobody's seconds are that many; milliseconds have been since 1973
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?", re.ASCII)
@@ -56,8 +57,15 @@ def number(value: object) -> float | None:
 
 def number_in(text: str) -> float | None:
     """The number that a field of a query is; plain ASCII, no NaN, no underscores."""
+    if len(text) > _LONGEST:
+        return None
     text = text.strip()
     return number(float(text)) if _NUMBER.fullmatch(text) else None
+
+
+def number_or_text(value: object) -> float | None:
+    """A number of JSON, or a text that is one: some apps quote all of their numbers."""
+    return number_in(value) if isinstance(value, str) else number(value)
 
 
 def coordinates(lat: object, lon: object) -> tuple[float, float] | None:
@@ -79,6 +87,8 @@ def unix_s(value: object) -> float | None:
 
 def iso_s(text: str) -> float | None:
     """An ISO 8601 date and time of the same range; one that names no zone is UTC."""
+    if len(text) > _LONGEST:
+        return None
     text = text.strip()
     if not _ISO.fullmatch(text):
         return None
