@@ -312,7 +312,7 @@ def _listens(port: int) -> bool:
 
 
 @contextmanager
-def old_broker(says: bytes | None) -> Iterator[tuple[int, list[int]]]:
+def old_broker(says: bytes | None, after_s: float = 0.0) -> Iterator[tuple[int, list[int]]]:
     """A broker of MQTT 3.1.1, and which versions it was greeted in.
 
     It says so to another one; or hangs up, with None.
@@ -334,6 +334,7 @@ def old_broker(says: bytes | None) -> Iterator[tuple[int, list[int]]]:
                     answer = b"\x20\x02\x00\x00" if packet[8] == 4 else says
                     if answer is None:
                         return
+                    time.sleep(after_s)
                     connection.sendall(answer)
                 elif kind == 3:
                     start = 3 if packet[1] & 0x80 else 2

@@ -152,6 +152,51 @@ def test_a_gateway_of_the_era_before_stops(tmp_path: Path, clock: Clock, notices
     running.close()
 
 
+def test_a_backup_of_an_era_that_nobody_remembers_is_not_the_later_one(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """Its count is above that of the backup which was put back without a mark."""
+    token = lose_all_since_the_backup(tmp_path, in_backup=1)
+    accept(tmp_path)
+    accept(tmp_path)
+    copied(tmp_path / "ledger.db", tmp_path / "later")
+    restore(tmp_path)
+    (tmp_path / "mark").unlink()
+    clock(NOON_S + 60.0)
+    accept(tmp_path)
+    ledger = Ledger.open(places_in(tmp_path))
+    assert spent(ledger, token, NOON_S + DAY_S) > 0.8
+    ledger.close()
+    (tmp_path / "later").replace(tmp_path / "backup")
+    restore(tmp_path)
+    with pytest.raises(Restored, match="before the last 'hereish ledger accept'"):
+        Ledger.open(places_in(tmp_path))
+    told = Ledger.open(places_in(tmp_path), check=False)
+    with pytest.raises(ParameterError, match="tells that this is a backup"):
+        upkeep.take_as_it_is(told)
+    told.close()
+
+
+def test_who_looks_while_others_report_sees_no_restore(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = Ledger.open(places_in(tmp_path))
+    token = member(running)
+    looking = Ledger.open(places_in(tmp_path))
+    value = looking.mark.value
+    times = iter(range(10))
+
+    def after_a_report() -> int:
+        spent(running, token, NOON_S + 60.0 * next(times), 1)
+        return value()
+
+    monkeypatch.setattr(looking.mark, "value", after_a_report)
+    assert not upkeep.status(looking).restored
+    assert upkeep.take_as_it_is(looking) == 2
+    running.close()
+    looking.close()
+
+
 def test_another_machine_says_once_that_the_accepted_ledger_is_the_one(
     tmp_path: Path, clock: Clock
 ) -> None:
@@ -244,6 +289,18 @@ def test_accepting_again_takes_nothing_back_and_closes_no_more(
     ledger = Ledger.open(places_in(tmp_path))
     assert spent(ledger, token, NOON_S + HOUR_S) == 0.0
     assert spent(ledger, token, NOON_S + DAY_S) > 0.8
+    ledger.close()
+
+
+def test_what_was_closed_stays_closed_when_nobody_is_left(tmp_path: Path, clock: Clock) -> None:
+    lose_all_since_the_backup_of_days_ago(tmp_path, clock)
+    accept(tmp_path)
+    clock(NOON_S - 3 * DAY_S)
+    ledger = Ledger.open(places_in(tmp_path))
+    accounts.delete_user(ledger, "alice")
+    upkeep.accept(ledger)
+    token = member(ledger, "bob")
+    assert spent(ledger, token, NOON_S + HOUR_S) == 0.0
     ledger.close()
 
 

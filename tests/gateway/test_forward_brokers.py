@@ -85,6 +85,18 @@ def test_a_broker_that_refuses_the_version_is_asked_in_the_older_one(
         assert versions == [5, 4]
 
 
+@pytest.mark.parametrize("credentials", ["", "alice:x@"])
+def test_a_broker_may_take_its_time_to_refuse_the_version(
+    ledger: Ledger, phone: Phone, monkeypatch: pytest.MonkeyPatch, credentials: str
+) -> None:
+    monkeypatch.setattr(deliver, "_GREETING_S", 0.05)
+    with old_broker(b"\x20\x02\x00\x01", after_s=0.5) as (port, versions):
+        destinations.add(ledger, "alice", f"mqtt://{credentials}127.0.0.1:{port}/{TOPIC}", "mqtt")
+        phone.report(3)
+        assert Forwarder(ledger).run_once(time.time()) == 3
+        assert versions[-1] == 4
+
+
 @pytest.mark.parametrize(
     ("says", "words"),
     [

@@ -20,7 +20,11 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
         assert stage.lives()
 
 
+CHUNKS = head("POST", "/overland", "Transfer-Encoding: chunked", "Authorization: Bearer x")
 ENDLESS = {
+    "fields after a body": (CHUNKS + b"1\r\n{\r\n0\r\n", b"X: 1\r\n" * (PIECE // 6)),
+    "a field after a body": (CHUNKS + b"1\r\n{\r\n0\r\nX: ", b"a" * PIECE),
+    "requests": (b"", head("GET", "/healthz") * 500),
     "an address": (b"GET /", b"a" * PIECE),
     "a header": (b"GET /healthz HTTP/1.1\r\nHost: here\r\nX: ", b"a" * PIECE),
     "headers": (b"GET /healthz HTTP/1.1\r\nHost: here\r\n", b"X: 1\r\n" * (PIECE // 6)),
@@ -29,6 +33,14 @@ ENDLESS = {
         b"X: 1\r\n" * 9999,
     ),
 }
+
+
+# What is asked and answered at once, and a little that comes after that.
+ANSWERED = (
+    (head("GET", "/healthz"), b"\r\n"),
+    (head("POST", "/overland", "Content-Length: 100"), b"a"),
+    (head("POST", "/overland", "Transfer-Encoding: chunked"), b"1\r\na"),
+)
 
 
 @pytest.mark.parametrize("what", ENDLESS)
@@ -41,17 +53,24 @@ def test_a_head_without_end_is_not_kept_in_memory(what: str, stage: Hostile) -> 
             sent += len(more)
         assert sent < FAR_TOO_MUCH, "it took all of it"
         told = stage.keep(until_closed(wire))
-    assert set(statuses(told)) <= {200, 400, 414, 431}
+    assert set(statuses(told)) <= {200, 400, 401, 414, 431}
 
 
 def test_a_head_that_does_not_come_is_given_up(stage: Hostile) -> None:
-    """Whether it stops somewhere, trickles, or never begins."""
+    """Whether it stops somewhere, trickles, or never begins; at first or after an answer."""
     whole = head("POST", "/v1/report", "Authorization: Bearer x")
+    beginnings = [whole[: at * 20] for at in range(4)]
     ends = threading.Event()
     with ExitStack() as open_wires:
-        *still, slow = (open_wires.enter_context(stage.connect()) for _ in range(5))
-        for at, wire in enumerate(still):
-            wire.sendall(whole[: at * 20])
+        wires = [open_wires.enter_context(stage.connect()) for _ in range(5 + len(ANSWERED))]
+        *still, slow = wires
+        for wire, begin in zip(still, beginnings, strict=False):
+            wire.sendall(begin)
+        for wire, (asked, _) in zip(still[4:], ANSWERED, strict=False):
+            wire.sendall(asked)
+            assert wire.recv(65536).startswith(b"HTTP/1.1 ")
+        for wire, (_, more) in zip(still[4:], ANSWERED, strict=False):
+            wire.sendall(more)
 
         def trickle() -> None:
             for at in range(len(whole) - 1):
@@ -67,3 +86,4 @@ def test_a_head_that_does_not_come_is_given_up(stage: Hostile) -> None:
             ends.set()
             thread.join()
     assert all(set(statuses(one)) <= {400, 408} for one in told)
+    assert len(told) == 5 + len(ANSWERED)

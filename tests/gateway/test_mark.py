@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,10 +16,10 @@ from sqlalchemy import select, update
 from stage import HELSINKI, member, places_in, shown
 
 from hereish.errors import ParameterError
-from hereish.gateway import accounts, upkeep
-from hereish.gateway.database import Database
+from hereish.gateway import accounts, destinations, upkeep
+from hereish.gateway.database import Database, LedgerUnreachable
 from hereish.gateway.fixes import Fix
-from hereish.gateway.ledger import Ledger
+from hereish.gateway.ledger import Ask, Ledger, Reported
 from hereish.gateway.mark import LOST, Mark, Restored, era_after
 from hereish.gateway.tables import entries, users
 
@@ -63,11 +64,28 @@ def test_the_mark_never_falls_and_is_shared(tmp_path: Path) -> None:
     other.close()
 
 
+def test_an_operator_does_not_lower_it_in_an_era(tmp_path: Path) -> None:
+    era = era_after()
+    mark = Mark(tmp_path / "mark", "a", era, "new")
+    mark.reach(13)
+    mark.reset(era, 3)  # who looked before somebody reported
+    assert mark.value() == 13
+    later = era_after(era)
+    mark.reset(later, 3)
+    assert (mark.value(), mark.era) == (3, later)
+    mark.reset(later, LOST)
+    mark.reset(later, 5)
+    assert mark.value() == 5
+    with pytest.raises(Restored, match="lost the row"):
+        mark.check(5, "", 5)
+    mark.close()
+
+
 def test_a_damaged_mark_is_not_taken_for_none(tmp_path: Path) -> None:
     era = era_after()
     Mark(tmp_path / "mark", "a", era, "new").close()
     whole = (tmp_path / "mark").read_bytes()
-    for damaged in (whole[:-10], whole.replace(era.encode(), b"?" * len(era))):
+    for damaged in (whole[:-10], whole.replace(era.encode(), b"?" * len(era)), bytes(80)):
         (tmp_path / "mark").write_bytes(damaged)
         for missing in ("new", "refuse"):
             with pytest.raises(Restored, match="damaged"):
@@ -203,6 +221,47 @@ def test_a_sequence_that_ran_ahead_of_its_table_hides_no_restore(
     database.close()
     with pytest.raises(Restored, match="ends at entry 2 and had come to 3"):
         Ledger.open(where)
+
+
+def test_a_database_that_was_away_ends_in_an_error_of_ours_and_then_in_none(
+    tmp_path: Path, cluster: Postgres
+) -> None:
+    """What looks every second goes on after that; it must not end in the driver's own."""
+    ledger = Ledger.open(places_in(tmp_path, cluster.fresh("away")))
+    ledger.catch_up()
+    cluster.stop("immediate")
+    cluster.start()
+    with pytest.raises(LedgerUnreachable):
+        ledger.catch_up()
+    ledger.catch_up()
+    ledger.close()
+
+
+def test_pruning_while_others_report_and_forward_waits_for_nobody(
+    tmp_path: Path, cluster: Postgres
+) -> None:
+    ledger = Ledger.open(places_in(tmp_path, cluster.fresh("pruning")))
+    tokens = [shown(member(ledger, f"user{i}", window="60")) for i in range(6)]
+    for i in range(6):
+        for _ in range(2):
+            destinations.add(ledger, f"user{i}", "http://127.0.0.1:9/pub", "owntracks")
+    from_s = time.time() - DAY_S
+    outcomes: list[object] = []
+
+    def report() -> None:
+        for minute in range(150):
+            fix = Fix(*HELSINKI, from_s + 60.0 * minute)
+            outcomes.extend(ledger.report_all([Ask(t, [fix]) for t in reversed(tokens)]))
+
+    reporting = threading.Thread(target=report)
+    reporting.start()
+    while reporting.is_alive():
+        upkeep.prune(ledger, from_s - DAY_S)  # raises if PostgreSQL sees a deadlock
+    reporting.join()
+    assert [type(outcome) for outcome in outcomes] == [Reported] * 900
+    seen = cluster.sql("pruning", "SELECT deadlocks FROM pg_stat_database WHERE datname='pruning'")
+    assert seen.split() == ["0"]
+    ledger.close()
 
 
 def test_pruning_and_deleting_raise_no_false_alarm(tmp_path: Path, cluster: Postgres) -> None:

@@ -70,6 +70,22 @@ def test_the_newer_traccar_client_sends_json() -> None:
     assert osmand.read([], "application/json; charset=utf-8", body, NOW_S) == [HERE]
 
 
+def test_nothing_beside_the_coords_of_json_is_overlooked() -> None:
+    coords = {"latitude": HERE.lat, "longitude": HERE.lon}
+    at_s = int(HERE.at_s)
+    whole: list[tuple[list[tuple[str, str]], dict[str, Any]]] = [
+        ([], {"timestamp": at_s, "location": {"coords": coords}}),
+        ([("timestamp", str(at_s))], {"location": {"coords": coords}}),
+        ([], {"location": {**coords, "timestamp": at_s}}),
+        ([("lat", str(HERE.lat)), ("lon", str(HERE.lon))], {"location": {"timestamp": at_s}}),
+    ]
+    for query, message in whole:
+        assert osmand.read(query, JSON_TYPE, sent(message), NOW_S) == [HERE]
+    differs = [("lat", "9"), ("lon", "9")]
+    with pytest.raises(Nonsense, match="twice, and differs"):
+        osmand.read(differs, JSON_TYPE, sent({"location": {"coords": coords}}), NOW_S)
+
+
 def test_an_id_is_not_read() -> None:
     for pairs in ([("id", "1")], [("deviceid", "2")], []):
         assert osmand.read([*parse_qsl(POINT), *pairs], None, b"", AT_S) == [HERE]

@@ -190,11 +190,12 @@ def delete_user(ledger: Ledger, name: str) -> None:
             tx.execute(text("PRAGMA secure_delete = ON"))  # overwritten, not only unlinked
         user = _locked(tx, name)
         theirs = select(func.max(entries.c.id)).where(entries.c.user_id == user.id)
-        tx.execute(forget, {"number": tx.execute(theirs).scalar() or 0})
+        last = tx.execute(theirs).scalar() or 0
         # The outbox goes with its destinations: in that order, as deliveries lock them.
         for table in (destinations, counts, receipts, entries, token_rows, policies):
             tx.execute(delete(table).where(table.c.user_id == user.id))
         tx.execute(delete(users).where(users.c.id == user.id))
+        tx.execute(forget, {"number": last})  # last of all, as those who prune
         tx.execute(
             insert(removed),
             {"name_key": ledger.keys.name(user.name), "removed_s": time.time()},

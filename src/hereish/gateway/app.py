@@ -188,5 +188,5 @@ class _Chores:
     def _do(chore: Callable[[], None]) -> None:
         try:
             chore()
-        except (HereishError, OSError) as trouble:
+        except Exception as trouble:  # noqa: BLE001  # the next time it may go well
             tell("chore failed", logging.WARNING, kind=type(trouble).__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -148,18 +148,20 @@ class Position(NamedTuple):
 
 
 def position(connection: Any, dialect: str) -> Position:
-    """Where the ledger stands, by a connection of the driver itself."""
-    cursor = connection.cursor()
-    try:
-        found: list[Any] = []
-        for query in (LAST_NUMBER[dialect], _COMMITTED, _ERA):
-            cursor.execute(query)
-            row = cursor.fetchone()
-            found.append(row[0] if row else None)
-    finally:
-        cursor.close()
-    last, committed, era = found
+    """Where the ledger stands, by a connection of ours or of the driver itself."""
+    queries = (LAST_NUMBER[dialect], _COMMITTED, _ERA)
+    if isinstance(connection, Connection):
+        last, committed, era = (connection.exec_driver_sql(query).scalar() for query in queries)
+    else:
+        with closing(connection.cursor()) as cursor:
+            last, committed, era = (_first(cursor, query) for query in queries)
     return Position(int(last or 0), int(committed or 0), era or "")
+
+
+def _first(cursor: Any, query: str) -> Any:
+    cursor.execute(query)
+    row = cursor.fetchone()
+    return row[0] if row else None
 
 
 def _reachable(path: Path) -> None:

@@ -243,11 +243,11 @@ def _publish(
     # An acknowledgement can be a refusal in MQTT 5 only. Nothing is remembered about a broker: it
     # may be another one the next time.
     with closing(_Broker(target, go, trust, _NEW)) as broker:
-        if not _is_older(broker, target, go, trust):
-            broker.publish(target.topic, letters)
+        if not _is_older(broker, target, go, trust) and broker.publish(target.topic, letters):
             return
     with closing(_Broker(target, go, trust, _OLD)) as broker:
-        broker.publish(target.topic, letters)
+        if not broker.publish(target.topic, letters):
+            raise NotTaken("refused by the broker")
 
 
 def _is_older(broker: _Broker, target: Target, go: Go, trust: ssl.SSLContext) -> bool:
@@ -317,16 +317,22 @@ class _Broker:
         """Whether it says by then if we are welcome, or that it is older."""
         return self._comes(lambda: self._welcome is not None or self.is_older, within_s)
 
-    def publish(self, topic: str, letters: Iterator[tuple[int, bytes]]) -> None:
-        """Each when the broker has taken the one before. Retained, as OwnTracks does."""
-        self._await(lambda: self._welcome is not None)
+    def publish(self, topic: str, letters: Iterator[tuple[int, bytes]]) -> bool:
+        """Each when the broker has taken the one before. Retained, as OwnTracks does.
+
+        False if it does not speak our version after all.
+        """
+        self._await(lambda: self._welcome is not None or self.is_older)
+        if self.is_older:
+            return False
         if not self._welcome:
             raise NotTaken("refused by the broker")
         for number, body in letters:
             if self._go.over:
-                return
+                break
             self._publish_one(topic, body)
             self._go.taken += number
+        return True
 
     def _publish_one(self, topic: str, body: bytes) -> None:
         sent = self._client.publish(topic, body, qos=1, retain=True).mid
@@ -354,5 +360,7 @@ class _Broker:
         return True
 
     def close(self) -> None:
+        # What knows itself would keep its sockets until somebody collects it.
+        self._client.on_connect = self._client.on_publish = None
         with suppress(OSError):
             self._client.disconnect()

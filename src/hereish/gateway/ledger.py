@@ -134,7 +134,7 @@ class Ledger:
             return
         mark = self.mark.value()
         with self.database.reading() as tx:
-            found = position(tx.connection, self.database.dialect)
+            found = position(tx, self.database.dialect)
         self._unless_restored(found.last, found.era, mark)
         self._reach(found.committed)
 
@@ -215,7 +215,7 @@ class Ledger:
             locked = tx.execute(locked_accounts[self.database.dialect], named)  # [L2]
             accounts: dict[str, Any] = {account.token: account for account in locked}
             for account in accounts.values():
-                self._unless_restored(account.last_number or 0, account.era, mark)  # [L7]
+                self._unless_restored(account.last_number or 0, account.era or "", mark)  # [L7]
                 # What is told again may not have been told before: its writer may have died.
                 known = max(known, account.newest_id or 0)
             for ask in asks:

@@ -16,6 +16,7 @@ import os
 import re
 import secrets
 import threading
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -23,8 +24,9 @@ from hereish.errors import HereishError
 
 _HEAD = "hereish high-water mark 2\n"
 _WIDTH = 20
-_ERA_WIDTH = 6 + 1 + 16
-_WHOLE = re.compile(rb"[0-9]{6}-[0-9a-f]{16}\n([0-9]{20})")
+_COUNT_WIDTH = 12
+_ERA_WIDTH = _COUNT_WIDTH + 1 + 16
+_WHOLE = re.compile(rb"[0-9]{12}-[0-9a-f]{16}\n([0-9]{20})")
 # Further than any ledger can have come, until somebody has said what to do.
 LOST: int = 10**_WIDTH - 1
 # What to do if there is no mark: begin one, refuse, or note that it is lost.
@@ -36,12 +38,16 @@ class Restored(HereishError):  # noqa: N818  # it says what it is
 
 
 def era_after(*eras: str) -> str:
-    """A new era, later than these: a count, and something that no other one has."""
-    return f"{max(map(count_of, eras), default=-1) + 1:06d}-{secrets.token_hex(8)}"
+    """A new era, later than these: a count, and something that no other one has.
+
+    The count follows the clock, so that it passes those of eras that nobody here remembers, too.
+    """
+    count = max([int(time.time()), *(count_of(era) + 1 for era in eras)])
+    return f"{count:0{_COUNT_WIDTH}d}-{secrets.token_hex(8)}"
 
 
 def count_of(era: str) -> int:
-    return int(era[:6])
+    return int(era[:_COUNT_WIDTH])
 
 
 class Mark:
@@ -82,7 +88,9 @@ class Mark:
     def _begun(self, era: str, missing: Missing) -> str:
         """The era of the mark, which is begun if need be."""
         content = os.pread(self._file, 1024, 0)
-        if content and not content.startswith(self._head.encode()):
+        if not content.strip(b"\0"):  # a power cut may leave that
+            content = content[:1]
+        if len(content) > 1 and not content.startswith(self._head.encode()):
             raise Restored(
                 f"{self.path} is the high-water mark of another ledger; "
                 "give this one a file of its own with --mark"
@@ -90,7 +98,7 @@ class Mark:
         if self._number() is None:
             if missing == "refuse" or (missing == "new" and content):
                 raise Restored(self._lost())
-            self.reset(era, 0 if missing == "new" else LOST)
+            self._write(era, 0 if missing == "new" else LOST)
         self.value()
         return os.pread(self._file, _ERA_WIDTH, len(self._head)).decode("ascii", "replace")
 
@@ -99,7 +107,14 @@ class Mark:
         return int(found[1]) if found else None
 
     def reset(self, era: str, number: int) -> None:
-        """Write it anew, whatever it was: an operator has said so."""
+        """Write it anew: an operator has said so. It does not fall within an era."""
+        with self._lock, _locked(self._file):
+            now = self._number()
+            if era == self.era and now is not None and now != LOST:
+                number = max(number, now)  # somebody reported while the operator looked
+            self._write(era, number)
+
+    def _write(self, era: str, number: int) -> None:
         os.pwrite(self._file, f"{self._head}{era}\n{number:0{_WIDTH}d}\n".encode(), 0)
         os.fsync(self._file)
         self.era, self._known = era, number
@@ -126,10 +141,15 @@ class Mark:
                 "the ledger's high-water mark was lost: 'hereish ledger accept' if it may be a "
                 "backup, 'hereish ledger mark' if it is the ledger as it was left"
             )
+        if not era:
+            raise Restored(
+                "the ledger has lost the row that says which one it is: a restore is under way, or "
+                "brought parts of it only. Put back a whole backup, and start the gateway again"
+            )
         if era != self.era and count_of(era) > count_of(self.era):
             raise Restored(
                 "the ledger was accepted after a restore, and this high-water mark is from before "
-                "that. Start the gateway again; on another machine, 'hereish ledger mark' first"
+                "that. Start the gateway again; if that says the same, 'hereish ledger mark' first"
             )
         if era != self.era:
             raise Restored(

@@ -21,6 +21,7 @@ _END_S = 10  # for requests that are under way when it is told to end
 _TURN_S = 0.0005
 _HEAD_BYTES = 64 * 1024
 _HEAD_S = 10.0
+_MOST_WAITING = 32  # requests of one connection; no phone sends one before the last is answered
 
 
 class _Parser:
@@ -61,7 +62,7 @@ class _Parser:
 class Protocol(HttpToolsProtocol):
     """Heads of requests are short and come at once; uvicorn would take and wait for any."""
 
-    _in_head, _head_bytes = False, 0
+    _head_bytes = 0  # of heads, and of what follows a body in chunks; not of bodies
     _head_timer: asyncio.TimerHandle | None = None
     _offers = False  # to speak another protocol after this head
 
@@ -77,17 +78,28 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._head_bytes += len(data)
         super().data_received(data)
-        if self._in_head and self._head_bytes > _HEAD_BYTES and not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        if self._head_bytes > _HEAD_BYTES:
             self.send_400_response("The head of the request is too large.")
+        elif len(self.pipeline) > _MOST_WAITING:
+            self.transport.close()  # it asks and asks, and does not wait for an answer
+        elif self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
+            # Something between two requests, or the rest of one that was answered already. It has
+            # ended uvicorn's patience with a silent connection, which would last for ever now.
+            self._expect_head()
 
     def on_message_begin(self) -> None:
-        self._in_head = True
-        if self._head_timer is None:
-            self._expect_head()
+        self._forget_timer()
+        self._expect_head()
         super().on_message_begin()
 
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
+        super().on_body(body)
+
     def on_headers_complete(self) -> None:
-        self._in_head, self._head_bytes = False, 0
+        self._head_bytes = 0
         self._forget_timer()
         # CONNECT is an offer by itself, without a body; the application refuses it.
         self._offers = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"

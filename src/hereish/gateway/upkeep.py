@@ -20,6 +20,7 @@ from hereish.gateway.tables import (
     outbox,
     policies,
     receipts,
+    removed,
     tokens,
     users,
 )
@@ -48,6 +49,7 @@ class Status(NamedTuple):
 
 
 def status(ledger: Ledger) -> Status:
+    mark = ledger.mark.value()  # before one looks: others go on
     with ledger.database.reading() as tx:
 
         def rows(table: object) -> int:
@@ -56,7 +58,7 @@ def status(ledger: Ledger) -> Status:
 
         numbers = [rows(table) for table in (users, tokens, entries, outbox)]
         a, b, c, d = numbers
-        mark, found = ledger.mark.value(), _position(ledger, tx)
+        found = _position(ledger, tx)
         return Status(a, b, c, d, found.last, mark, found.era != ledger.mark.era)
 
 
@@ -68,18 +70,21 @@ def prune(ledger: Ledger, before_s: float) -> dict[str, int]:
     with ledger.database.writing() as tx:
         if ledger.database.sqlite:
             tx.execute(text("PRAGMA secure_delete = ON"))  # overwritten, not only unlinked
+        # The destinations before all else, as those lock them who deliver and who delete users.
+        # Reports need not wait for that.
+        tx.execute(
+            select(destinations.c.id).order_by(destinations.c.id).with_for_update(key_share=True)
+        )
         day = time.strftime("%Y-%m-%d", time.gmtime(before_s))
         old = delete(entries).where(entries.c.at_s < before_s).returning(entries.c.id)
         numbers = list(tx.execute(old).scalars())
-        tx.execute(forget, {"number": max(numbers, default=0)})
         gone = {
             "ids": delete(receipts).where(receipts.c.made_s < before_s),
             "counts": delete(counts).where(counts.c.day < day),
             "deliveries": delete(outbox).where(outbox.c.at_s < before_s),
         }
-        # The destinations before their outbox, as deliveries lock them.
-        tx.execute(select(destinations.c.id).order_by(destinations.c.id).with_for_update())
         counted = {name: tx.execute(statement).rowcount for name, statement in gone.items()}
+        tx.execute(forget, {"number": max(numbers, default=0)})
         return {"releases": len(numbers)} | counted
 
 
@@ -108,10 +113,10 @@ def accept(ledger: Ledger) -> int:
 
 def _closing_s(ledger: Ledger, tx: Connection) -> float:
     """A time that nobody has reported for yet, by whatever tells: clocks are set back, too."""
-    made = (entries.c.made_s, entries.c.at_s, policies.c.created_s)
+    made = (entries.c.made_s, entries.c.at_s, policies.c.created_s, removed.c.removed_s)
     known = [tx.execute(select(func.max(column))).scalar() or 0.0 for column in made]
     now_s = max(time.time(), ledger.mark.written_s(), *known)
-    closed_s = tx.execute(select(func.max(users.c.closed_s))).scalar() or 0.0
+    closed_s = tx.execute(select(ledger_row.c.closed_s)).scalar() or 0.0
     return max(now_s + AHEAD_S, closed_s)  # phones may have been ahead of the clock
 
 
@@ -120,11 +125,11 @@ def take_as_it_is(ledger: Ledger) -> int:
 
     Where the mark itself tells that it is one, that is believed and not the operator.
     """
+    mark, number = ledger.mark, ledger.mark.value()  # before one looks: others go on
     with ledger.database.reading() as tx:
         found = _position(ledger, tx)
-    mark = ledger.mark
     older = count_of(found.era) <= count_of(mark.era) if found.era != mark.era else None
-    if mark.value() != LOST and (found.last < mark.value() if older is None else older):
+    if number != LOST and (found.last < number if older is None else older):
         raise ParameterError(
             "the high-water mark is whole and tells that this is a backup, so it stays; "
             "'hereish ledger accept' goes on with the next windows"
@@ -134,7 +139,7 @@ def take_as_it_is(ledger: Ledger) -> int:
 
 
 def _position(ledger: Ledger, tx: Connection) -> Position:
-    return position(tx.connection, ledger.database.dialect)
+    return position(tx, ledger.database.dialect)
 
 
 def _move(ledger: Ledger, tx: Connection, mark: int) -> None:

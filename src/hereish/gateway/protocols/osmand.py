@@ -19,7 +19,6 @@ from hereish.gateway.protocols.parsing import (
     json_object,
     number,
     number_in,
-    number_or_text,
     unix_s,
 )
 
@@ -81,14 +80,14 @@ def _of_fields(pairs: list[tuple[str, str]], now_s: float) -> list[Fix]:
     return [_fix(number_in(lat), number_in(lon), _time(when, now_s))]
 
 
-def _time(value: object, now_s: float) -> float:
-    if value is None:
+def _time(text: str | None, now_s: float) -> float:
+    if text is None:
         return now_s
-    at_s = unix_s(number_or_text(value))
-    if at_s is None and isinstance(value, str):
+    at_s = unix_s(number_in(text))
+    if at_s is None:
         # A plus that was not escaped is a space by now.
-        moment, _, zone = value.strip().rpartition(" ")
-        at_s = iso_s(f"{moment}+{zone}" if "T" in moment else value)
+        moment, _, zone = text.strip().rpartition(" ")
+        at_s = iso_s(f"{moment}+{zone}" if "T" in moment else text)
     if at_s is None:
         raise Nonsense("the time must be Unix seconds or milliseconds, or an ISO date and time")
     return at_s
@@ -96,16 +95,12 @@ def _time(value: object, now_s: float) -> float:
 
 def _of_json(message: dict[str, Any], query: list[tuple[str, str]], now_s: float) -> list[Fix]:
     where = _part(message, "location")
-    coords = _part(where, "coords")
-    lat, lon = coords.get("latitude"), coords.get("longitude")
-    if lat is None and lon is None:
-        return _of_fields([*query, *_flat(message)], now_s)
-    place = number_or_text(lat), number_or_text(lon)
-    return [_fix(*place, _time(where.get("timestamp"), now_s))]
+    parts = (message, where, _part(where, "coords"))
+    return _of_fields([*query, *(field for part in parts for field in _flat(part))], now_s)
 
 
 def _flat(message: dict[str, Any]) -> list[tuple[str, str]]:
-    """The fields of JSON that has them as a form would."""
+    """The fields of an object, as a form would have them."""
     known = ((name, message.get(name)) for name in _FIELDS if name != "location")
     return [(name, _text(value)) for name, value in known if value is not None]
 
