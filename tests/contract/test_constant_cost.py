@@ -6,6 +6,7 @@ the number of bytecodes.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -54,11 +55,13 @@ class Counter:
 
     def of(self, call: Callable[[], object]) -> int:
         before, self.opcodes = sys.gettrace(), 0
+        gc.disable()  # what others left behind ends in code of theirs, whenever it is collected
         sys.settrace(self.trace)
         try:
             call()
         finally:
             sys.settrace(before)
+            gc.enable()
         return self.opcodes
 
 
