@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from hereish.arrays import Bools, Floats, Ints
 from hereish.errors import ParameterError, PointError
 from hereish.mechanism import PredictiveMechanism
-from hereish.randomness import SECURE, Draws, KeyedDraws, SeededDraws
+from hereish.randomness import SECURE, Draws, KeyedDraws, SeededDraws, Words
 from hereish.run import Run
 from hereish.session import LATEST_S, NOT_PRIVATE
 from hereish.spaces import fault
-from hereish.step import step
+from hereish.step import Prepared, decide, prepare
+from hereish.validation import run_fault
 from hereish.windows import NoReset
 
 # Lanes of a block, and points of a chunk: enough to hide Python, few enough for the cache. No
@@ -89,7 +90,7 @@ def sanitize(
     starts, lengths = ends[:-1], np.diff(ends)
     source = _source(m, seed, draws, uniforms, users, len(x), len(lengths))
     if run is not None:
-        _check_run(m, run, times, starts, lengths)
+        run = _checked_run(m, run, times, starts, lengths)
     out = Sanitized(
         value=np.empty(x.shape),
         released=np.empty(len(x), dtype=np.bool_),
@@ -98,8 +99,8 @@ def sanitize(
         eps_noise=np.empty(len(x)),
         threshold=np.empty(len(x)),
         spent=np.zeros(len(lengths)),
-        run=None if run is None else run.take(np.arange(len(lengths))),
-        guarantee=m.guarantee if source.private else NOT_PRIVATE,
+        run=run,
+        guarantee=m.guarantee_for_each("trace") if source.private else NOT_PRIVATE,
         private=source.private and m.private,
     )
     # Longest first: the lanes that still have points are always the first ones of a block.
@@ -111,6 +112,8 @@ def sanitize(
     for first in range(0, len(order), LANES):
         traces = order[first : first + LANES]
         _block(m, x, times, source, out, scratch, traces, starts[traces], lengths[traces])
+    if out.run is not None:
+        out.run.frozen()
     return replace(out, value=out.value[:, 0]) if np.ndim(points) == 1 else out
 
 
@@ -144,16 +147,18 @@ def _block(
                 _leave(out, traces[n : len(run.spent)], run.take(slice(n, None)))
                 run = run.take(slice(n))
             now, here = at_s[i, :n], secrets[i, :, :n].T
+            prepared = prepare(m, run, now)
             if given is None:
-                u = source.uniforms(m, scratch, traces[:n], run, now, here)
+                u = source.uniforms(m, scratch, traces[:n], prepared, here)
             else:
                 u = given[i, :, :n].T
-            release, run = step(m, run, here, now, u)
+            release, run = decide(m, prepared, here, u)
             for name, target in targets.items():
                 target[i, ..., :n] = np.transpose(getattr(release, name))
             np.maximum(most[:n], run.spent, out=most[:n])
         # The run still points into the scratch space that the next chunk will use.
-        run = run._replace(times_s=run.times_s.copy(), tested_at_s=run.tested_at_s.copy())
+        own = {name: getattr(run, name).copy() for name in ("times_s", "tested_at_s")}
+        run = run._replace(**own).frozen()
         for name, column in columns.items():
             chunk.write(column, targets[name])
         out.spent[traces] = np.maximum(out.spent[traces], most)
@@ -266,7 +271,7 @@ class _Source:
 
     draws: Draws | KeyedDraws
     given: Floats | None  # a row for each point; then nothing is drawn
-    users: Sequence[str]
+    begun: Words  # for KeyedDraws: what they need of the user of each trace
 
     @property
     def private(self) -> bool:
@@ -277,14 +282,12 @@ class _Source:
         m: PredictiveMechanism,
         scratch: _Scratch,
         traces: Ints,
-        run: Run,
-        at_s: Floats,
+        prepared: Prepared,
         x: Floats,
     ) -> Floats:
         """A row of uniforms for each lane, drawn, or derived from the identity of its report."""
         if isinstance(self.draws, KeyedDraws):
-            users = [self.users[trace] for trace in traces]
-            return self.draws.for_reports(m, users, run, at_s, x)
+            return self.draws.for_reports(m, self.begun[traces], prepared, x)
         drawn = scratch.get("drawn", (m.uniforms, len(traces)), np.float64)
         self.draws.uniforms(drawn.size, out=drawn.reshape(-1))
         return drawn.T
@@ -305,38 +308,51 @@ def _source(
         raise ParameterError("users are needed with KeyedDraws, and only with them")
     if users is not None and len(users) != traces:
         raise ParameterError(f"users must name each of the {traces} traces, found {len(users)}")
+    begun = np.empty((0, 2), dtype=np.uint64)
+    if isinstance(draws, KeyedDraws) and users is not None:
+        begun = draws.begin(m, users)
     if uniforms is not None:
-        uniforms = np.asarray(uniforms, dtype=np.float64)
+        try:
+            uniforms = np.asarray(uniforms, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            raise ParameterError("uniforms must be an array of numbers") from None
         if uniforms.shape != (points, m.uniforms):
             raise ParameterError(
                 f"uniforms must have shape {(points, m.uniforms)}, found {uniforms.shape}"
             )
         if uniforms.size and not (uniforms.min() > 0.0 and uniforms.max() < 1.0):
             raise ParameterError("uniforms must lie strictly between 0 and 1")
-        return _Source(SECURE, uniforms, ())
+        return _Source(SECURE, uniforms, begun)
     if seed is not None:
         draws = SeededDraws(seed)
-    return _Source(draws or SECURE, None, users or ())
+    return _Source(draws or SECURE, None, begun)
 
 
 def _checked(
     m: PredictiveMechanism, points: ArrayLike, at_s: ArrayLike, offsets: ArrayLike
 ) -> tuple[Floats, Floats, Ints]:
     """The input as arrays, or an error that names the row and not what is in it."""
+    for given in (points, at_s):
+        if np.ma.is_masked(given):
+            row = np.flatnonzero(np.ma.getmaskarray(given).reshape(len(given), -1).any(axis=1))[0]  # type: ignore[arg-type]  # masked, so an array
+            raise PointError(f"row {row}: part of it is masked; nothing was released")
     try:
         x = np.ascontiguousarray(points, dtype=np.float64)
         times = np.ascontiguousarray(at_s, dtype=np.float64)
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001  # whatever it was, its words may hold a point
         x = None
     if x is None:  # not raised above, where the error would carry one that holds a point
         raise PointError("points and at_s must be arrays of numbers")
     if x.ndim == 1 and m.dim == 1:
         x = x[:, None]
     if x.ndim != 2 or x.shape[1] != m.dim:
-        raise ParameterError(f"points must have shape (n, {m.dim}), found {np.shape(points)}")
+        raise ParameterError(f"points must have shape (n, {m.dim}), found {x.shape}")
     if times.shape != (len(x),):
         raise ParameterError(f"at_s must have shape ({len(x)},), found {times.shape}")
-    ends = np.asarray(offsets)
+    try:
+        ends = np.asarray(offsets)
+    except ValueError:
+        ends = np.empty(0)
     if ends.ndim != 1 or ends.dtype.kind not in "iu" or len(ends) == 0:
         raise ParameterError("offsets must be whole numbers: 0, then where each trace ends")
     ends = ends.astype(np.int64)
@@ -356,17 +372,15 @@ def _checked(
     return x, times, ends
 
 
-def _check_run(
+def _checked_run(
     m: PredictiveMechanism, run: Run, times: Floats, starts: Ints, lengths: Ints
-) -> None:
-    if run.values.shape != (len(lengths), m.memory, m.dim):
-        raise ParameterError(
-            f"run must have shape {(len(lengths), m.memory, m.dim)}, found {run.values.shape}"
-        )
-    if not ((run.spent >= 0.0) & (run.spent <= m.bound.total)).all():
-        raise ParameterError("run has spent less than nothing or more than the budget")
-    if not np.array_equal(m.bound.quantised(run.spent), run.spent):
-        raise ParameterError("run was made by a mechanism with another budget")
+) -> Run:
+    """A copy of a run that fits the mechanism and the traces."""
+    wrong = run_fault(m, run)
+    if wrong is None and len(run.spent) != len(lengths):
+        wrong = f"it has {len(run.spent)} lanes, and there are {len(lengths)} traces"
+    if wrong is not None:
+        raise ParameterError(f"run does not fit: {wrong}; nothing was released")
     some = np.flatnonzero(lengths)
     early = some[times[starts[some]] < run.at_s[some]]
     if len(early):
@@ -374,6 +388,7 @@ def _check_run(
             f"row {starts[early[0]]} (point 0 of trace {early[0]}): its time is before the last "
             "report of its run; nothing was released"
         )
+    return run.take(np.arange(len(lengths)))
 
 
 def _time_fault(times: Floats, ends: Ints) -> tuple[int, str] | None:

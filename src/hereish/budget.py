@@ -32,10 +32,7 @@ class Plan(NamedTuple):
 
 
 class BudgetManager(Protocol):
-    """The plan for the next step of each lane, from the public run and the public time.
-
-    An attribute `sound = True` promises that every plan is one, so that it is not checked.
-    """
+    """The plan for the next step of each lane, from the public run and the public time."""
 
     def __call__(self, run: Run, at_s: Floats, /) -> Plan: ...
 
@@ -69,7 +66,6 @@ class FixedUtility:
 
     accuracy: float
     constants: Constants
-    sound = True
     plan: Plan = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -95,7 +91,6 @@ class FixedRate:
     prediction_rate: float
     learn_after: int
     constants: Constants
-    sound = True
 
     def __post_init__(self) -> None:
         positive("rate", self.rate)
@@ -127,7 +122,6 @@ class AlwaysNoise:
     """Fresh noise for every report: the independent mechanism."""
 
     eps_noise: float
-    sound = True
 
     def __post_init__(self) -> None:
         positive("eps_noise", self.eps_noise)

@@ -52,10 +52,9 @@ class LaplaceTest:
     ) -> Bools:
         if all_finite(threshold):
             return self._passes(space, x, guess, eps, threshold, u)
-        # Lanes with an infinite threshold (or no guess) become NaN: never smaller, so rejected.
         with np.errstate(invalid="ignore"):
             passes = self._passes(space, x, guess, eps, threshold, u)
-        return np.asarray(passes | np.equal(threshold, math.inf))  # [C2]
+        return np.where(np.isfinite(threshold), passes, np.equal(threshold, math.inf))  # [C2]
 
     def _passes(
         self, space: Space, x: Floats, guess: Floats, eps: PerLane, threshold: PerLane, u: Floats

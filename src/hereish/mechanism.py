@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
 
 import numpy as np
 
@@ -16,12 +17,13 @@ from hereish.arrays import Bools, Floats
 from hereish.budget import AlwaysNoise, Bound, BudgetManager, Constants, FixedRate, FixedUtility
 from hereish.closeness import ClosenessTest, LaplaceTest
 from hereish.errors import HereishError, ParameterError, PartError
+from hereish.fingerprint import fingerprint, number_of
 from hereish.prediction import Parrot, Prediction
 from hereish.privacy import Privacy, positive
 from hereish.run import Run
 from hereish.skip import SkipRule
 from hereish.spaces import Space, Sphere
-from hereish.step import prepare
+from hereish.step import check_grid, prepare
 from hereish.windows import NoReset, Window, as_window
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ class PredictiveMechanism:
     uniforms: int = field(init=False, repr=False, compare=False)
     memory: int = field(init=False, repr=False, compare=False)
     tracks: bool = field(init=False, repr=False, compare=False)
+    smallest_eps: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.privacy, Privacy):
@@ -76,10 +79,12 @@ class PredictiveMechanism:
             "bound": Bound(self.privacy.eps_per_m),
             "test_uniforms": _uniforms(self.test, 1),
             "uniforms": _uniforms(self.test, 1) + _uniforms(self.space, None),
-            # Whether a part may look at when the last hard release was, and the like.
+            # Whether a part may look at when the last hard release was, and the like. Those that
+            # are known by their class do not; every other part sees the whole run.
             "tracks": self.skip is not None
-            or not getattr(self.budget, "sound", False)
-            or not getattr(self.prediction, "on_grid", False),
+            or type(self.budget) not in (FixedUtility, FixedRate, AlwaysNoise)
+            or type(self.prediction) is not Parrot,
+            "smallest_eps": float(getattr(self.space, "smallest_eps", 0.0)),
             "memory": max(1, int(getattr(self.prediction, "memory", 1))),
         }
         for name, value in derived.items():
@@ -109,15 +114,32 @@ class PredictiveMechanism:
             return "NOT PRIVATE: a part of the mechanism is for tests only."
         return f"For {self.window.covers()}: {self.privacy}."
 
+    def guarantee_for_each(self, what: str) -> str:
+        """The same where each of several traces, users or the like has a budget of its own."""
+        if not self.private:
+            return self.guarantee
+        return f"For each {what}, {self.window.covers()}: {self.privacy}."
+
     @cached_property
     def fingerprint(self) -> str:
-        """Names the parts and their settings, so that a saved state is not used with others."""
+        """Names the parts and their settings, so that a saved state is not used with others.
+
+        Raises PartError for a part whose settings cannot be shown.
+        """
         parts = (self.budget, self.space, self.prediction, self.test, self.skip, self.window)
-        return "; ".join([repr(self.privacy), *map(_described, parts), self.on_exhausted])
+        return "; ".join([repr(self.privacy), *map(fingerprint, parts), self.on_exhausted])
+
+    @cached_property
+    def number(self) -> int:
+        """A digest of the fingerprint, by which runs know whose they are."""
+        try:
+            return number_of(self.fingerprint)
+        except PartError:  # then a run is of this very mechanism, and of no other
+            return number_of(uuid4().hex)
 
     def run(self, lanes: int) -> Run:
         """The empty public history of so many traces, to begin `sanitize` in pieces with."""
-        return Run.empty(lanes, self.dim, self.memory)
+        return Run.empty(lanes, self.dim, self.memory, self.number)
 
     def session(
         self,
@@ -155,7 +177,6 @@ def fixed_utility(
     constants = _constants(space, test, eta, gamma, delta, prediction_rate)
     budget = FixedUtility(positive("accuracy_m", accuracy_m), constants)
     _one_report_fits(privacy, constants.c_noise, budget.accuracy)
-    _grid_fits(space, constants.c_noise / budget.accuracy)
     return PredictiveMechanism(
         privacy,
         budget,
@@ -205,8 +226,7 @@ def fixed_rate(
             f"and the whole budget is {privacy.eps_per_m:.4g}; plan for more reports, or use "
             "hereish.independent"
         )
-    _grid_fits(space, budget.rate / (1.0 + constants.k))
-    return PredictiveMechanism(
+    m = PredictiveMechanism(
         privacy,
         budget,
         space,
@@ -216,6 +236,8 @@ def fixed_rate(
         as_window(window),
         on_exhausted,
     )
+    check_grid(m, budget.rate / (1.0 + constants.k))  # the least that any run will make it spend
+    return m
 
 
 def independent(
@@ -238,7 +260,6 @@ def independent(
         c_noise = space.c_noise(delta)
         eps_noise = c_noise / positive("accuracy_m", accuracy_m)  # type: ignore[arg-type]  # given
         _one_report_fits(privacy, c_noise, c_noise / eps_noise)
-    _grid_fits(space, eps_noise)
     return PredictiveMechanism(
         privacy,
         AlwaysNoise(eps_noise),
@@ -282,23 +303,12 @@ def _whole(name: str, value: int) -> int:
     return int(value)
 
 
-def _described(part: Any) -> str:
-    """A part by its settings if it shows them, else by its name; never by its address."""
-    if hasattr(part, "__qualname__"):
-        return f"{part.__module__}.{part.__qualname__}"
-    name = type(part).__qualname__
-    if is_dataclass(part):
-        shown = (f for f in fields(part) if f.repr)
-        settings = (f"{f.name}={_described(getattr(part, f.name))}" for f in shown)
-        return f"{name}({', '.join(settings)})"
-    text = repr(part)
-    return name if " at 0x" in text else text
-
-
 def _uniforms(part: Any, default: int | None) -> int:
     count = getattr(part, "uniforms", default)
     if not isinstance(count, int) or count < 0:
-        raise PartError(f"{_described(part)} must have a whole number 'uniforms', found {count!r}")
+        raise PartError(
+            f"{type(part).__qualname__} must have a whole number 'uniforms', found {count!r}"
+        )
     return count
 
 
@@ -347,12 +357,3 @@ def _rehearse(m: PredictiveMechanism) -> None:
 
 def _fits(m: PredictiveMechanism, run: Run, at_s: Floats) -> Bools:
     return prepare(m, run, at_s).fits
-
-
-def _grid_fits(space: Space, eps_noise: float) -> None:
-    least = getattr(space, "smallest_eps", 0.0)
-    if eps_noise < least:
-        raise PartError(
-            f"noise of eps {eps_noise:.3g} is too large for the grid of the space, which takes eps "
-            f"from {least:.3g}; choose a coarser grid, or spend more on a report"
-        )

@@ -1,9 +1,8 @@
 """Omega: guessing the next release from the releases so far.
 
 A prediction is a function `(run, at_s) -> points`, one row a lane, NaN where it has no guess yet.
-Two attributes are read if it has them: `memory` (how many past releases it looks at, 1 unless
-given) and `on_grid` (True promises that guesses are points released before, so that the mechanism
-need not round them again). It sees public data only; the mechanism gives it nothing else.
+One attribute is read if it has it: `memory` (how many past releases it looks at, 1 unless given).
+It sees public data only, and cannot write to it; the mechanism gives it nothing else.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ class Parrot:
     """Repeats the last release (the paper's prediction)."""
 
     memory = 1
-    on_grid = True
 
     def __call__(self, run: Run, at_s: Floats, /) -> Floats:
         return run.value
@@ -53,7 +51,6 @@ class Lifted:
 
     predict: OneTrace
     memory: int = 1
-    on_grid = False
 
     def __call__(self, run: Run, at_s: Floats, /) -> Floats:
         guesses = np.full(run.value.shape, np.nan)

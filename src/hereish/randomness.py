@@ -1,6 +1,8 @@
 """Where uniforms come from: secure by default, seeded on request, or derived from a key.
 
-A uniform is an odd multiple of 2**-53: 52 random bits, never 0 and never 1.
+A uniform is made of 64 random bits and is never 0 and never 1: an odd multiple of 2**-53, or below
+2**-20 an odd multiple of 2**-65, so that the far tails of the noise are smooth too. Proof of the
+keyed ones: randomness.proof.md.
 """
 
 from __future__ import annotations
@@ -8,25 +10,27 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-from hereish.arrays import Floats, Ints
+from hereish.arrays import Floats, Ints, PerLane
 from hereish.errors import ParameterError
-from hereish.run import Run
-from hereish.step import in_window
 
 if TYPE_CHECKING:
     from hereish.mechanism import PredictiveMechanism
+    from hereish.step import Prepared
+
+Words: TypeAlias = NDArray[np.uint64]  # two for each lane: a block of AES
 
 _KEY_BYTES = 32
 _BUFFER_UNIFORMS = 512
 _PIECE = 1 << 15
 _ZEROS = bytes(8 * _PIECE)
+_SMALL_WORD = np.uint64(1 << 44)  # of 64 bits: a uniform below 2**-20
 
 
 class Draws(Protocol):
@@ -57,11 +61,19 @@ def _read(stream: CipherContext, count: int, out: Floats | None = None) -> Float
 
 
 def _as_uniforms(bits: NDArray[np.uint64]) -> Floats:
-    """52 of the 64 bits as the mantissa of a number in [1, 2), moved to (0, 1). In place."""
+    """52 of the 64 bits as the mantissa of a number in [1, 2), moved to (0, 1). In place.
+
+    Small numbers take all 64 bits: logarithms of them are the tails of the noise.
+    """
+    small = bits < _SMALL_WORD
+    lanes = small.nonzero() if np.count_nonzero(small) else None
+    words = None if lanes is None else bits[lanes]
     bits >>= np.uint64(12)
     bits |= np.uint64(0x3FF0000000000000)
     uniforms: Floats = bits.view("<f8")
     uniforms -= 1.0 - 2.0**-53
+    if words is not None:
+        uniforms[lanes] = (words.astype(np.float64) + 0.5) * 2.0**-64
     return uniforms
 
 
@@ -80,28 +92,30 @@ if hasattr(os, "register_at_fork"):
 class SecureDraws(threading.local):
     """Keys from the operating system, each expanded once by a stream cipher and then forgotten.
 
-    Every thread has a buffer of its own, and a forked child throws its parent's away, so no
-    number is handed out twice. Used numbers are wiped.
+    Every thread has buffers of its own, a forked child throws its parent's away, and whoever draws
+    takes a buffer away before looking at it: a signal handler that draws in the middle of a draw
+    finds none and begins a new one. So no number is handed out twice. Used numbers are wiped.
     """
 
     private = True
 
     def __init__(self) -> None:
-        self._buffer: Floats = np.empty(0)
-        self._next = 0
-        self._owner = (0, 0)
+        # Each with the process that filled it. More than one only after such an interruption.
+        self._buffers: list[tuple[tuple[int, int], Floats]] = []
 
     def uniforms(self, count: int, out: Floats | None = None) -> Floats:
         if out is not None or count > _BUFFER_UNIFORMS // 4:
             return _read(_stream(os.urandom(_KEY_BYTES)), count, out)
-        owner = (os.getpid(), _forks)
-        if self._next + count > len(self._buffer) or owner != self._owner:
-            self._buffer = _read(_stream(os.urandom(_KEY_BYTES)), _BUFFER_UNIFORMS)
-            self._next, self._owner = 0, owner
-        unused = self._buffer[self._next : self._next + count]
-        drawn = unused.copy()
-        unused[:] = 0.0
-        self._next += count
+        process = (os.getpid(), _forks)
+        try:
+            owner, unused = self._buffers.pop()  # one step of the interpreter: nothing in between
+        except IndexError:
+            owner, unused = process, np.empty(0)
+        if count > len(unused) or owner != process:
+            unused = _read(_stream(os.urandom(_KEY_BYTES)), _BUFFER_UNIFORMS)
+        drawn = unused[:count].copy()
+        unused[:count] = 0.0
+        self._buffers.append((process, unused[count:]))
         return drawn
 
     def __repr__(self) -> str:
@@ -138,9 +152,10 @@ class KeyedDraws:
 
     A report that is computed again (a retry, a replayed request, a Spark task that ran twice)
     gets the same uniforms and so the same release, not a second one. The identity is the user, the
-    window, the step, the time and the true value, and besides them the mechanism and the public
-    history: two releases of one secret with the same uniforms and different budgets would give
-    it away. Whoever has the key can undo the noise; keep it like the secrets themselves.
+    mechanism, the window, the step, the time, the true value, and all that was decided from public
+    data: guess, costs and threshold. Two releases of one secret with the same uniforms and
+    different costs would give it away. Whoever has the key can undo the noise; keep it like the
+    secrets themselves.
     """
 
     private = True
@@ -148,20 +163,26 @@ class KeyedDraws:
     def __init__(self, key: bytes) -> None:
         if not isinstance(key, bytes) or len(key) < 16:
             raise ParameterError("key must be bytes, at least 16 of them, from os.urandom")
-        self._keyed = hashlib.blake2b(
-            digest_size=64, key=hashlib.sha512(key).digest(), person=b"hereish report"
-        )
+        derived = hashlib.blake2b(key, digest_size=_KEY_BYTES, person=b"hereish draws 2").digest()
+        self._cipher = Cipher(algorithms.AES(derived), modes.ECB())  # noqa: S305  # the chaining is ours
+
+    def begin(self, m: PredictiveMechanism, users: Sequence[str]) -> Words:
+        """What `for_reports` needs of the user of each trace; the same for all its reports.
+
+        Raises PartError for a mechanism with a part that cannot show its settings: a sibling with
+        others could not be told from it.
+        """
+        # Window, step and time; guess, costs and threshold.
+        return self._begin(users, m.dim, 3 + m.dim, m.fingerprint.encode())
 
     def for_reports(
-        self, m: PredictiveMechanism, users: Sequence[str], run: Run, at_s: Floats, x: Floats
+        self, m: PredictiveMechanism, begun: Words, prepared: Prepared, x: Floats
     ) -> Floats:
-        """The uniforms of the next step of each lane."""
-        run = in_window(m, run, at_s)
-        lanes = len(at_s)
-        history = np.concatenate([field.reshape(lanes, -1) for field in run], axis=1, dtype="<f8")
-        history[np.isnan(history)] = np.nan  # NaN has many faces; one is enough
-        mechanism = hashlib.sha256(m.fingerprint.encode()).digest()
-        return self.derive(users, run.window, run.reports, at_s, x, m.uniforms, history, mechanism)
+        """The uniforms of the next step of each lane, whose public part is `prepared`."""
+        run = prepared.run
+        decided = (prepared.eps_test, prepared.eps_noise, prepared.threshold)
+        numbers = (prepared.at_s, *x.T, *prepared.guess.T, *decided)
+        return self._derived(begun, (run.window, run.reports), numbers, m.uniforms)
 
     def derive(
         self,
@@ -171,30 +192,73 @@ class KeyedDraws:
         at_s: Floats,
         values: Floats,
         count: int,
-        history: Floats | None = None,
+        decided: Floats | None = None,
         mechanism: bytes = b"",
     ) -> Floats:
-        """`count` uniforms for each report; `history` has a row for each."""
-        widths = [1, 1, 1, values.shape[1], 0 if history is None else history.shape[1]]
-        identity = np.empty((len(at_s), 1 + sum(widths)), dtype="<u8")
-        identity[:, 0] = (widths[3] << 32) + widths[4]
-        identity[:, 1], identity[:, 2] = windows, steps
-        floats = identity.view("<f8")
-        floats[:, 3], floats[:, 4 : 4 + widths[3]] = at_s, values
-        if history is not None:
-            floats[:, 4 + widths[3] :] = history
-        floats[:, 3:] += 0.0  # -0.0 and 0.0 are the same place
-        blocks = -(-count // 8)
-        bits = np.empty((len(at_s), blocks * 8), dtype="<u8")
-        context = hashlib.sha256(mechanism).digest()
-        for lane, (user, row) in enumerate(zip(users, identity, strict=True)):
-            # All but the name has a length that is fixed or stands in front: nothing can shift.
-            about = context + row.tobytes() + user.encode()
-            for block in range(blocks):
-                digest = self._keyed.copy()
-                digest.update(bytes([block]) + about)
-                bits[lane, block * 8 : block * 8 + 8] = np.frombuffer(digest.digest(), "<u8")
-        return _as_uniforms(bits[:, :count].copy())
+        """`count` uniforms for each report; `decided` has a row of public numbers for each."""
+        others = np.empty((len(at_s), 0)) if decided is None else decided
+        begun = self._begin(users, values.shape[1], others.shape[1], mechanism)
+        return self._derived(begun, (windows, steps), (at_s, *values.T, *others.T), count)
+
+    def _begin(self, users: Sequence[str], values: int, others: int, mechanism: bytes) -> Words:
+        """The state of the CBC-MAC after the words that all reports of a trace begin with."""
+        blocks = np.empty((3, len(users), 2), dtype="<u8")
+        blocks[0] = values, others  # how many words follow: no message is the start of another
+        # A digest has one length, so where it ends and a name begins is plain.
+        about = hashlib.sha256(hashlib.sha256(mechanism).digest())
+        names = bytearray()
+        for user in users:
+            digest = about.copy()
+            digest.update(_utf8(user))
+            names += digest.digest()
+        blocks[1:] = np.frombuffer(names, "<u8").reshape(-1, 2, 2).swapaxes(0, 1)
+        return _chained(self._encrypt(), np.zeros_like(blocks[0]), blocks)  # [R1]
+
+    def _derived(
+        self, begun: Words, counts: Sequence[Ints], numbers: Sequence[PerLane], count: int
+    ) -> Floats:
+        lanes, pairs = len(begun), -(-count // 2)
+        blocks = np.zeros((1 + -(-len(numbers) // 2), lanes, 2), dtype="<u8")
+        for i, whole in enumerate(counts):
+            blocks[0, :, i] = whole.view("<u8")
+        floats = blocks[1:].view("<f8")
+        for i, number in enumerate(numbers):
+            floats[i // 2, :, i % 2] = number
+        # The same number in one spelling: no -0.0, and one NaN (where there is no guess).
+        floats += 0.0
+        missing = floats != floats
+        if np.count_nonzero(missing):
+            floats[missing] = np.nan
+        encrypt = self._encrypt()
+        last = np.zeros((pairs, 1, 2), dtype="<u8")
+        last[:, 0, 0] = range(pairs)
+        tag = _chained(encrypt, begun, blocks)  # [R2]
+        bits = np.ascontiguousarray(encrypt(tag ^ last).transpose(0, 2, 1))  # [R3]
+        return _as_uniforms(bits.reshape(-1, lanes))[:count].T
+
+    def _encrypt(self) -> Callable[[Words], Words]:
+        """AES of each block by itself."""
+        cipher = self._cipher.encryptor()  # a new one: threads must not share it
+
+        def encrypt(blocks: Words) -> Words:
+            sealed = np.empty(blocks.nbytes + 15, dtype=np.uint8)  # room that the cipher asks for
+            cipher.update_into(blocks.data.cast("B"), sealed.data)
+            return sealed[: blocks.nbytes].view("<u8").reshape(blocks.shape)
+
+        return encrypt
 
     def __repr__(self) -> str:
         return "KeyedDraws(…)"
+
+
+def _chained(encrypt: Callable[[Words], Words], state: Words, blocks: Words) -> Words:
+    """CBC: each block is added to the state, which is then encrypted. All lanes at once."""
+    for block in blocks:
+        state = encrypt(state ^ block)  # [R4]
+    return state
+
+
+def _utf8(user: str) -> bytes:
+    if not isinstance(user, str):
+        raise ParameterError(f"a user must be a text, found {type(user).__name__}")
+    return user.encode(errors="surrogatepass")

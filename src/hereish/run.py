@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hereish.arrays import Bools, Floats, Ints
+from hereish.arrays import Bools, Floats, Ints, frozen
 
 NO_WINDOW = np.iinfo(np.int64).min
 
@@ -17,6 +17,8 @@ class Run(NamedTuple):
     `values`, `times_s` and `hards` hold the last `memory` releases of each lane, newest first, NaN
     where there are none yet. `reports`, `easy`, `spent` and `ended` speak of the current window.
     The last three are kept where a part may look at them: skip rules, and parts of your own.
+
+    The step returns read-only arrays: what was released and spent is not to be rewritten.
     """
 
     values: Floats  # (lanes, memory, dim)
@@ -27,12 +29,13 @@ class Run(NamedTuple):
     spent: Floats  # a whole number of quanta, see budget.Bound
     ended: Bools  # the budget of this window is exhausted
     window: Ints
+    mechanism: Ints  # whose run it is, see PredictiveMechanism.number; 0 if nobody has said
     hard_at_s: Floats  # time of the last hard release, NaN before the first
     hard_threshold: Floats  # the threshold that it failed; -inf if it was not tested
     tested_at_s: Floats  # time of the last release on which the secret had a say
 
     @classmethod
-    def empty(cls, lanes: int, dim: int, memory: int = 1) -> Run:
+    def empty(cls, lanes: int, dim: int, memory: int = 1, mechanism: int = 0) -> Run:
         """No release yet, in any lane."""
         never = np.full(lanes, np.nan)
         return cls(
@@ -44,10 +47,11 @@ class Run(NamedTuple):
             spent=np.zeros(lanes),
             ended=np.zeros(lanes, dtype=np.bool_),
             window=np.full(lanes, NO_WINDOW, dtype=np.int64),
+            mechanism=np.full(lanes, mechanism, dtype=np.int64),
             hard_at_s=never,
             hard_threshold=np.full(lanes, -np.inf),
             tested_at_s=never,
-        )
+        ).frozen()
 
     @property
     def value(self) -> Floats:
@@ -63,6 +67,12 @@ class Run(NamedTuple):
     def hard(self) -> Ints:
         """How many releases of this window were fresh noise."""
         return self.reports - self.easy
+
+    def frozen(self) -> Run:
+        """The same run, whose arrays can be read and not written to from now on."""
+        for field in self:
+            frozen(field)
+        return self
 
     def take(self, lanes: Any) -> Run:
         """Only these lanes (a slice, a mask or indices)."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hereish.arrays import Floats, PerLane
 from hereish.errors import BudgetExhausted, ParameterError, PointError, StateError
@@ -16,7 +18,8 @@ from hereish.mechanism import PredictiveMechanism
 from hereish.randomness import SECURE, Draws, KeyedDraws, SeededDraws
 from hereish.run import NO_WINDOW, Run
 from hereish.spaces import fault
-from hereish.step import Release, prepare, step
+from hereish.step import Prepared, Release, decide, prepare
+from hereish.validation import run_fault
 
 Kind = Literal["hard", "easy", "untested"]
 # The year 5138: beyond it, milliseconds were given for seconds.
@@ -36,6 +39,9 @@ class Report:
     eps_test: float = 0.0  # paid for the test, 0 if there was none
     eps_noise: float = 0.0  # what noise cost if it was hard, 0 if none could be drawn
     threshold: float = math.inf  # ±inf if there was no test
+
+
+_NO = np.empty((0, 2), dtype=np.uint64)  # words of the identities that KeyedDraws ask for
 
 
 class Session:
@@ -58,13 +64,14 @@ class Session:
             raise ParameterError("a user is needed with KeyedDraws, and only with them")
         self.mechanism = mechanism
         self._draws = SeededDraws(seed) if seed is not None else draws or SECURE
-        self._user = user
+        self._begun = draws.begin(mechanism, [str(user)]) if isinstance(draws, KeyedDraws) else _NO
         self._run = mechanism.run(1)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._busy = False
 
     @property
     def run(self) -> Run:
-        """The public history: one lane."""
+        """The public history: one lane, read-only."""
         return self._run
 
     @property
@@ -101,19 +108,24 @@ class Session:
         point = _point(m, x)
         at_s = _seconds(at)
         with self._lock:
-            run = self._run
-            if at_s[0] < run.times_s[0, 0]:
-                raise PointError(
-                    "time goes backwards: the report before this one was made at "
-                    f"{run.times_s[0, 0]:.6f} s (Unix time); nothing was spent"
-                )
-            release, after = step(m, run, point, at_s, self._uniforms(run, point, at_s))
-            self._run = after
+            if self._busy:  # by this thread: a signal handler, or a part that reports
+                raise StateError("report was called within report; nothing was spent by this call")
+            self._busy = True
+            try:
+                if at_s[0] < self._run.times_s[0, 0]:
+                    raise PointError(
+                        "time goes backwards: the report before this one was made at "
+                        f"{self._run.times_s[0, 0]:.6f} s (Unix time); nothing was spent"
+                    )
+                prepared = prepare(m, self._run, at_s)
+                release, after = decide(m, prepared, point, self._uniforms(prepared, point))
+                self._run = after
+            finally:
+                self._busy = False
         window = int(after.window[0])
         covers = m.window.covers(None if window == NO_WINDOW else window)
         if not release.released[0]:
-            worst = prepare(m, run, at_s)
-            requested = float(np.asarray(worst.eps_test + worst.eps_noise).reshape(-1)[0])
+            requested = _alone(prepared.eps_test) + _alone(prepared.eps_noise)
             raise BudgetExhausted(requested, m.bound.total - float(after.spent[0]), covers)
         value = release.value[0].tolist()
         return Report(
@@ -127,19 +139,24 @@ class Session:
             threshold=_alone(release.threshold),
         )
 
-    def _uniforms(self, run: Run, point: Floats, at_s: Floats) -> Floats:
+    def _uniforms(self, prepared: Prepared, point: Floats) -> Floats:
         m = self.mechanism
         if isinstance(self._draws, KeyedDraws):
-            return self._draws.for_reports(m, [str(self._user)], run, at_s, point)
-        return self._draws.uniforms(m.uniforms).reshape(1, -1)
+            return self._draws.for_reports(m, self._begun, prepared, point)
+        return np.asarray(self._draws.uniforms(m.uniforms)).reshape(1, -1)
 
     def to_state(self) -> dict[str, Any]:
-        """The session as plain numbers, strings and lists, fit for JSON. Holds no secret."""
+        """The session as plain numbers, strings and lists, fit for JSON. Holds no secret.
+
+        Raises PartError if a part cannot show its settings: nobody could tell later whose it was.
+        """
+        run = self._run._asdict()
+        del run["mechanism"]  # a digest of what stands here in full
         return {
             "version": _STATE_VERSION,
             "mechanism": self.mechanism.fingerprint,
             "drawn": getattr(self._draws, "drawn", 0),
-            "run": {name: _plain(field[0].tolist()) for name, field in self._run._asdict().items()},
+            "run": {name: _plain(field[0].tolist()) for name, field in run.items()},
         }
 
     @classmethod
@@ -164,20 +181,26 @@ class Session:
                 f"the state was made by another mechanism: {state.get('mechanism')!r}; "
                 f"this one is {mechanism.fingerprint!r}"
             )
-        session._run = _restored(session._run, state.get("run"), mechanism.bound.total)
+        drawn = state.get("drawn", 0)
+        if type(drawn) is not int or not 0 <= drawn < _MOST_DRAWN:
+            raise StateError("the saved number of draws must be a whole number from 0")
+        session._run = _restored(mechanism, state.get("run"))
         if seed is not None:
-            session._draws = SeededDraws(seed, skip=int(state.get("drawn", 0)))
+            session._draws = SeededDraws(seed, skip=drawn)
         return session
 
 
 _STATE_VERSION = 1
+_MOST_DRAWN = 2**40
 
 
 def _point(m: PredictiveMechanism, x: Any) -> Floats:
     """The secret as one row, or an error that does not contain it."""
+    if np.ma.is_masked(x):
+        raise PointError("the point is masked; nothing was spent")
     try:
         point = np.array(x, dtype=np.float64).reshape(1, -1)
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001  # whatever it was, its words may hold the point
         point = None
     if point is None:  # not raised above, where the error would carry one that holds the point
         raise PointError(f"a point must be {m.dim} number(s); nothing was spent")
@@ -195,12 +218,18 @@ def _point(m: PredictiveMechanism, x: Any) -> Floats:
 def _seconds(at: datetime) -> Floats:
     if not isinstance(at, datetime):
         raise PointError(f"at must be a datetime, found {type(at).__name__}; nothing was spent")
-    if at.utcoffset() is None:
+    if at.tzinfo is None or at.utcoffset() is None:
         raise PointError(
             "at must say its time zone (datetime(…, tzinfo=UTC)), found a naive datetime; "
             "nothing was spent"
         )
-    return np.array([at.timestamp()])
+    try:
+        seconds = float(at.timestamp())
+    except Exception:  # noqa: BLE001  # years that no clock has; and things that pass for datetimes
+        seconds = math.nan
+    if not abs(seconds) <= LATEST_S:  # NaN is not
+        raise PointError("at must be a time of a clock, found none; nothing was spent")
+    return np.array([seconds])
 
 
 def _kind(release: Release) -> Kind:
@@ -221,19 +250,36 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _restored(empty: Run, fields: Any, total: float) -> Run:
-    if not isinstance(fields, dict) or set(fields) != set(Run._fields):
-        raise StateError(f"a saved run must have the fields {', '.join(Run._fields)}")
-    restored = []
-    for name, like in empty._asdict().items():
-        try:
-            value = np.array(fields[name], dtype=like.dtype)[None]
-        except (TypeError, ValueError, OverflowError):
-            raise StateError(f"the saved run has a broken {name}") from None
-        if value.shape != like.shape:
-            raise StateError(f"the saved run has {name} of shape {value.shape}, not {like.shape}")
-        restored.append(value)
-    run = Run(*restored)
-    if not 0.0 <= run.spent[0] <= total:
-        raise StateError("the saved run has spent less than nothing or more than the budget")
+def _restored(m: PredictiveMechanism, fields: Any) -> Run:
+    empty = m.run(1)
+    saved = [name for name in Run._fields if name != "mechanism"]
+    if not isinstance(fields, dict) or set(fields) != set(saved):
+        raise StateError(f"a saved run must have the fields {', '.join(saved)}")
+    restored = {name: _array(name, fields[name], getattr(empty, name)) for name in saved}
+    run = Run(mechanism=empty.mechanism, **restored).frozen()
+    wrong = run_fault(m, run)
+    if wrong is not None:
+        raise StateError(f"the saved run cannot be used: {wrong}")
     return run
+
+
+def _array(name: str, value: Any, like: NDArray[Any]) -> NDArray[Any]:
+    """A saved field as the array of one lane that it was."""
+    kinds: dict[str, tuple[type, ...]] = {"b": (bool,), "i": (int,), "f": (float, int, str)}
+    if not all(type(each) in kinds[like.dtype.kind] for each in _flat(value)):
+        raise StateError(f"the saved run has a broken {name}")
+    try:
+        array = np.array(value, dtype=like.dtype)[None]
+    except (TypeError, ValueError, OverflowError):
+        raise StateError(f"the saved run has a broken {name}") from None
+    if array.shape != like.shape:
+        raise StateError(f"the saved run has {name} of shape {array.shape}, not {like.shape}")
+    return array
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _flat(item)
+    else:
+        yield value

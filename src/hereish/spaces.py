@@ -26,6 +26,9 @@ _RADIANS, _DEGREES = math.pi / 180.0, 180.0 / math.pi
 _POLAR_DEG = 84.0
 # Coordinates beyond this many grid steps would leave no room below the grid for exact noise.
 _MOST_GRID_STEPS = 2.0**40
+# Noise of eps = 1 per so many grid steps goes no further than 90 times as many, where doubles are
+# finer than the grid by 2**15: what that costs is in known-limits.md.
+_WIDEST_NOISE_STEPS = 2.0**30
 
 
 class Coordinate(NamedTuple):
@@ -148,8 +151,8 @@ class Line:
 
     @property
     def smallest_eps(self) -> float:
-        """With less, noise would be so large that doubles have gaps wider than the grid."""
-        return 1.0 / (_MOST_GRID_STEPS * self.grid)
+        """With less, noise would be so large that the gaps of doubles tell on the grid."""
+        return 1.0 / (_WIDEST_NOISE_STEPS * self.grid)
 
     def distance(self, a: Floats, b: Floats) -> Floats:
         if not _are_rows(a, b):
@@ -190,8 +193,8 @@ class Plane:
 
     @property
     def smallest_eps(self) -> float:
-        """With less, noise would be so large that doubles have gaps wider than the grid."""
-        return 1.0 / (_MOST_GRID_STEPS * self.grid_m)
+        """With less, noise would be so large that the gaps of doubles tell on the grid."""
+        return 1.0 / (_WIDEST_NOISE_STEPS * self.grid_m)
 
     def distance(self, a: Floats, b: Floats) -> Floats:
         if not _are_rows(a, b):

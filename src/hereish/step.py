@@ -1,6 +1,6 @@
 """THE step: live sessions, batches, the gateway and Spark all go through it. Proof: step.proof.md.
 
-`prepare` is everything that public data decides; the secret is not among its arguments. `step`
+`prepare` is everything that public data decides; the secret is not among its arguments. `decide`
 then uses the secret twice: in the test, and in the noise.
 """
 
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hereish.arrays import Bools, Floats, Ints, PerLane, all_finite
+from hereish.arrays import Bools, Floats, Ints, PerLane, all_finite, frozen
 from hereish.budget import Plan
 from hereish.errors import PartError
+from hereish.prediction import Parrot
 from hereish.run import Run
 from hereish.spaces import fault
 
@@ -36,9 +37,10 @@ class Release(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A step before the secret is looked at. Public."""
+    """A step before the secret is looked at. Public, and the step's own: no part can change it."""
 
     run: Run
+    at_s: Floats
     guess: Floats
     eps_test: PerLane
     eps_noise: PerLane
@@ -51,33 +53,53 @@ class Prepared(NamedTuple):
 def in_window(m: PredictiveMechanism, run: Run, at_s: Floats) -> Run:
     """The run as it stands at this time: with a fresh budget where a new window has begun."""
     window = m.window.index(at_s)
-    return run if window is None else run.in_window(window)
+    if window is None:
+        return run
+    window = np.asarray(window)
+    if window.dtype.kind not in "iu" or window.shape != at_s.shape:
+        raise PartError(
+            f"the window must return {at_s.shape} whole numbers, "
+            f"found {window.shape} {window.dtype}"
+        )
+    return run.in_window(window.astype(np.int64, copy=False))
 
 
 def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
-    """Guess, plan, skip and bound, from the public run and the public time alone."""
+    """Guess, plan, skip and bound, from the public run and the public time alone.
+
+    Parts see the run and the time read-only. What the bound stands on is copied before they run,
+    so that even a part that writes all the same cannot hand out budget.
+    """
+    at_s = frozen(at_s.view())
     run = in_window(m, run, at_s)
+    if run.spent.flags.writeable:  # made by hand; those of a step are read-only
+        run = run.take(slice(None)).frozen()
+    spent, ended, window = run.spent.copy(), run.ended.copy(), run.window.copy()
     guess = _guess(m, run, at_s)  # [S1]
     plan = m.budget(run, at_s)  # [S2]
-    if not getattr(m.budget, "sound", False):
-        _check_plan(plan)
-    threshold = plan.threshold
+    if not isinstance(plan, Plan):
+        raise PartError(f"the budget manager must return a Plan, found {type(plan).__name__}")
+    eps_test, eps_noise, threshold = _checked_plan(plan, len(at_s))
     if m.skip is not None:
-        skips = _skips(m.skip(run, at_s, plan), at_s)
+        shown = Plan(eps_test, eps_noise, threshold, plan.skip_limit)
+        skips = _skips(m.skip(run, at_s, shown), at_s)
         threshold = np.where(skips, np.inf, threshold)
     known = guess[:, 0] == guess[:, 0]
     if np.count_nonzero(known) < len(known):
         threshold = np.where(known, threshold, -np.inf)
-    eps_test = m.bound.quantised(plan.eps_test)
+    eps_test = m.bound.quantised(eps_test)
     # Never nothing: noise of no budget would be infinite.
-    eps_noise: PerLane = np.maximum(m.bound.quantised(plan.eps_noise), m.bound.quantum)
+    eps_noise = np.maximum(m.bound.quantised(eps_noise), m.bound.quantum)
     all_tested = all_finite(threshold)
     if not all_tested:
         # A test that is not made costs nothing, and neither does noise that cannot be drawn.
         eps_test = np.where(np.isfinite(threshold), eps_test, 0.0)  # [S3]
         eps_noise = np.where(np.equal(threshold, np.inf), 0.0, eps_noise)
-    fits = m.bound.fits(run.spent, eps_test + eps_noise) & ~run.ended  # [S4]
-    return Prepared(run, guess, eps_test, eps_noise, threshold, known, fits, all_tested)
+    if m.smallest_eps:
+        check_grid(m, eps_noise)  # [S9]
+    fits = m.bound.fits(spent, eps_test + eps_noise) & ~ended  # [S4]
+    run = run._replace(spent=frozen(spent), ended=frozen(ended), window=frozen(window))
+    return Prepared(run, at_s, guess, eps_test, eps_noise, threshold, known, fits, all_tested)
 
 
 def step(
@@ -88,22 +110,32 @@ def step(
     Guarantee: what is released, given the run, is `cost * distance`-private in `x` (Lemma 1), and
     `spent` in the new run never exceeds the budget of the window.
     """
-    run, guess, eps_test, eps_noise, threshold, known, fits, all_tested = prepare(m, run, at_s)
+    return decide(m, prepare(m, run, at_s), x, u)
+
+
+def decide(m: PredictiveMechanism, prepared: Prepared, x: Floats, u: Floats) -> tuple[Release, Run]:
+    """The private half of the step: the secret decides between the guess and fresh noise."""
+    run, at_s, guess, eps_test, eps_noise, threshold, known, fits, all_tested = prepared
+    _check_uniforms(m, u, len(at_s))
     scale, tests = m.space.claim_factor, m.test_uniforms
     failure = ""
     try:
         # A floating-point warning could depend on the secret, so none may come out of here.
         with np.errstate(all="ignore"):
             close = m.test(m.space, x, guess, eps_test * scale, threshold, u[:, :tests])  # [S5]
+            if close.dtype != np.bool_ or close.shape != fits.shape:
+                raise TypeError  # its words would not be heard
+            if not all_tested:  # whatever the test says of thresholds that ask nothing
+                close = np.where(np.isfinite(threshold), close, np.equal(threshold, np.inf))
             hard = fits & ~close
             lanes = hard.nonzero()[0]
             if len(lanes) == len(hard):
-                value = m.space.noise(x, eps_noise * scale, u[:, tests:])  # [S6]
+                value = _noise(m, x, eps_noise * scale, u[:, tests:])  # [S6]
             else:
                 value = guess.copy("K")
                 if len(lanes):
                     eps = _of(eps_noise, lanes) * scale
-                    fresh = m.space.noise(_rows(x, lanes), eps, _rows(u[:, tests:], lanes))  # [S7]
+                    fresh = _noise(m, _rows(x, lanes), eps, _rows(u[:, tests:], lanes))  # [S7]
                     value.T[:, lanes] = fresh.T
     except Exception as broken:  # noqa: BLE001  # whatever it was, nothing may be released
         failure = type(broken).__name__
@@ -119,9 +151,18 @@ def step(
         value[~released] = np.nan
     cost = np.asarray(eps_test + eps_noise * hard)  # [S8]
     release = Release(value, released, hard, cost, eps_test, eps_noise, threshold)
+    for field in release:
+        frozen(field)
     ended = run.ended if all_fit else ~fits
     asked = None if all_tested and all_fit else np.less(threshold, np.inf)
-    return release, _record(run, release, at_s, ended, asked, m.tracks)
+    return release, _record(run, release, at_s, ended, asked, m.tracks).frozen()
+
+
+def _noise(m: PredictiveMechanism, x: Floats, eps: PerLane, u: Floats) -> Floats:
+    value = m.space.noise(x, eps, u)
+    if value.dtype != np.float64 or value.shape != x.shape:
+        raise TypeError
+    return value
 
 
 def _rows(table: Floats, lanes: Ints) -> Floats:
@@ -157,6 +198,7 @@ def _record(
         spent=run.spent + cost,
         ended=ended,
         window=run.window,
+        mechanism=run.mechanism,
         hard_at_s=hard_at_s,
         hard_threshold=hard_threshold,
         tested_at_s=tested_at_s,
@@ -177,10 +219,9 @@ def _pushed(history: Any, newest: Any, kept: Ints | None) -> Any:
 
 
 def _guess(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
-    guess = m.prediction(run, at_s)
-    if getattr(m.prediction, "on_grid", False):
-        return guess
-    guess = np.asarray(guess, dtype=np.float64)
+    if type(m.prediction) is Parrot:
+        return run.value  # released before, so on the grid, and nobody else's
+    guess = np.asarray(m.prediction(run, at_s), dtype=np.float64)
     if guess.shape != run.value.shape:
         raise PartError(
             f"the prediction must return an array of shape {run.value.shape} "
@@ -191,18 +232,65 @@ def _guess(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
     wrong = fault(m.space, guess[guess[:, 0] == guess[:, 0]])
     if wrong is not None:
         raise PartError(f"the prediction returned a point that is not in the space: {wrong[1]}")
-    return m.space.snap(guess)
+    return frozen(m.space.snap(guess))
 
 
-def _check_plan(plan: Plan) -> None:
-    """Refuse a plan that would pay the user back, or ask for noise without a budget."""
-    paid = np.greater_equal(plan.eps_test, 0.0) & np.greater(plan.eps_noise, 0.0)
-    free = np.equal(plan.threshold, np.inf)
-    if not (np.all(paid | free) and np.all(np.equal(plan.threshold, plan.threshold))):
+def _checked_plan(plan: Plan, lanes: int) -> tuple[PerLane, PerLane, PerLane]:
+    """Costs and threshold, as copies that nobody else can write to.
+
+    Refuses a plan that would pay the user back, or ask for noise without a budget.
+    """
+    eps_test, eps_noise, threshold = (_owned(number, lanes) for number in plan[:3])
+    if isinstance(eps_test, float) and isinstance(eps_noise, float) and eps_test >= 0.0 < eps_noise:
+        sound = True
+    else:
+        paid = np.greater_equal(eps_test, 0.0) & np.greater(eps_noise, 0.0)
+        # With +inf it costs nothing, whatever the plan says.
+        sound = bool(np.all(paid | np.equal(threshold, np.inf)))
+    if not (sound and np.all(np.equal(threshold, threshold))):
         raise PartError(
             "the budget manager must plan eps_test >= 0 and eps_noise > 0 (unless the threshold "
             "is +inf) and a threshold that is a number"
         )
+    return eps_test, eps_noise, threshold
+
+
+def _owned(number: PerLane, lanes: int) -> PerLane:
+    if type(number) is float:
+        return number
+    owned = np.array(number, dtype=np.float64)
+    if owned.ndim == 0:
+        return float(owned)
+    if owned.shape != (lanes,):
+        raise PartError(
+            f"the budget manager must plan numbers, or arrays of shape {(lanes,)}, "
+            f"found shape {owned.shape}"
+        )
+    return frozen(owned)
+
+
+def check_grid(m: PredictiveMechanism, eps_noise: PerLane) -> None:
+    """Refuse noise so large that doubles have gaps on the grid of the space."""
+    drawn = np.where(np.equal(eps_noise, 0.0), np.inf, eps_noise)
+    least = float(np.min(drawn, initial=np.inf)) * m.space.claim_factor
+    if least < m.smallest_eps:
+        raise PartError(
+            f"noise of eps {least:.3g} is too large for the grid of the space, which takes eps "
+            f"from {m.smallest_eps:.3g}; choose a coarser grid, or spend more on a report; "
+            "nothing was released"
+        )
+
+
+def _check_uniforms(m: PredictiveMechanism, u: Floats, lanes: int) -> None:
+    """Refuse draws that would turn into no noise, or into none that was meant."""
+    if u.shape != (lanes, m.uniforms) or u.dtype != np.float64:
+        raise PartError(
+            f"draws must give {(lanes, m.uniforms)} uniforms, found {u.shape} {u.dtype}; "
+            "nothing was released"
+        )
+    # NaN is neither above 0 nor below 1.
+    if u.size and not (u.min() > 0.0 and u.max() < 1.0):
+        raise PartError("uniforms must lie strictly between 0 and 1; nothing was released")
 
 
 def _skips(answer: Bools, at_s: Floats) -> Bools:

@@ -75,7 +75,8 @@ def leaves(state: Any) -> Iterator[Any]:
 
 
 def as_state(run: Run) -> dict[str, Any]:
-    return {name: part[0].tolist() for name, part in run._asdict().items()}
+    fields = run._asdict().items()
+    return {name: part[0].tolist() for name, part in fields if name != "mechanism"}
 
 
 def halfway(past: Sequence[Past], at_s: float) -> Sequence[float] | None:

@@ -33,6 +33,9 @@ PAIRS = [
     (0.999, 0.9999),
     (1.0 - 1e-6, 1.0 - 1e-5),
     (1.0 - 2.0**-30, 1.0 - 2.0**-31),
+    (1.0 - 2.0**-50, 1.0 - 2.0**-51),
+    (2.0**-65, 2.0**-65),
+    (2.0**-60, 0.9),
     (MOST, 0.5),
     (MOST, LEAST),
     (MOST, MOST),
@@ -61,11 +64,8 @@ def _survival(angle: Decimal, k: Decimal) -> Decimal:
 
 
 def _allowed(angle: Floats, k: float) -> Floats:
-    """A billionth of the angle. At its two ends the density vanishes, so that doubles cannot tell
-    angles apart that differ by less than 5e-8 of the noise's scale (or of the globe): a third of a
-    metre at the most, where less than one draw in 10**8 comes."""
-    ends = (k * angle < 1e-4) | (angle > math.pi - 1e-4)
-    return np.asarray(1e-9 * angle + np.where(ends, 5e-8 / math.hypot(k, 1.0), 0.0))
+    """A billionth of the angle, and of that to the antipode, up to the spacing of doubles."""
+    return np.asarray(1e-9 * np.minimum(angle, math.pi - angle) + 1e-15)
 
 
 @pytest.mark.parametrize("k", KS)
@@ -134,7 +134,7 @@ def test_the_largest_and_the_smallest_draws_stay_sane(k: float) -> None:
         # Where the globe still looks flat the whole planar tail is there: 73 scales, no cut-off.
         assert longest * (1.0 - longest) < far <= longest
     elif longest > 10.0:
-        assert math.pi - far < 1e-4, "the antipode, and not round and back"
+        assert math.pi - far < 1e-6, "the antipode, and not round and back"
 
 
 def test_only_the_product_of_the_two_uniforms_counts() -> None:

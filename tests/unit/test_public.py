@@ -53,8 +53,9 @@ def test_importing_hereish_loads_nothing_heavy() -> None:
 
 # From the bottom to the top, as docs/architecture.md has it.
 ROOMS = (
-    *("errors", "arrays", "privacy", "noise", "spaces", "run", "closeness", "prediction"),
-    *("budget", "windows", "skip", "step", "mechanism", "randomness", "session", "batch"),
+    *("errors", "arrays", "fingerprint", "privacy", "noise", "spaces", "run", "closeness"),
+    *("prediction", "budget", "windows", "skip", "step", "mechanism", "randomness", "validation"),
+    *("session", "batch"),
     *("outlook", "testing", "sample", "demo", "lbs", "sending", "answers", "client"),
     "__init__",
 )

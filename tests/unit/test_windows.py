@@ -101,7 +101,10 @@ def test_results_say_what_their_guarantee_covers() -> None:
     weekly = hereish.fixed_rate(PRIVACY, 30, window=timedelta(days=7))
     assert "each window of 7 days" in weekly.guarantee
     out = hereish.sanitize(weekly, [(60.0, 25.0)], [0.0], [0, 1])
-    assert out.guarantee == weekly.guarantee
+    assert out.guarantee == weekly.guarantee_for_each("trace")
+    assert out.guarantee.startswith("For each trace, the reports of each window of 7 days")
+    once = hereish.sanitize(hereish.fixed_rate(PRIVACY, 30), [(60.0, 25.0)] * 2, [0, 0], [0, 1, 2])
+    assert once.guarantee.startswith("For each trace, all reports together")
     report = weekly.session().report((60.0, 25.0), datetime(1970, 1, 9, tzinfo=UTC))
     assert report.covers == "the reports of the 7 days, 0:00:00 from 1970-01-08T00:00:00+00:00"
 

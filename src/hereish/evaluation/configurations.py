@@ -162,7 +162,6 @@ class NoiseOnly:
 
     eps_noise: float
     threshold_m: float
-    sound = True
 
     def __call__(self, run: Run, at_s: Floats, /) -> Plan:
         return Plan(0.0, self.eps_noise, self.threshold_m)

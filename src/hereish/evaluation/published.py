@@ -39,7 +39,6 @@ class LastStep:
     planned: int
     first_eps_noise: float
     first_extra: float  # paid for the first test, which the run does not know of
-    sound = True
 
     def __call__(self, run: Run, at_s: Floats, /) -> Plan:
         plan = self.rate(run, at_s)

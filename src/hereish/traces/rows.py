@@ -49,9 +49,11 @@ class Budgets:
 
     def __init__(self, mechanism: PredictiveMechanism) -> None:
         self.mechanism = mechanism
+        # Each lane is one window of one user.
+        self.lane_mechanism = dataclasses.replace(mechanism, window=NoReset())
         self.turn = threading.Lock()
         self._lanes: dict[tuple[str, int], int] = {}
-        self.run = mechanism.run(0)
+        self.run = self.lane_mechanism.run(0)
 
     def __len__(self) -> int:
         return len(self._lanes)
@@ -62,7 +64,7 @@ class Budgets:
             self._lanes.update({key: len(self) + i for i, key in enumerate(new)})
             fields: list[Any] = [
                 np.concatenate(pair)
-                for pair in zip(self.run, self.mechanism.run(len(new)), strict=True)
+                for pair in zip(self.run, self.lane_mechanism.run(len(new)), strict=True)
             ]
             self.run = Run(*fields)
         return np.array([self._lanes[key] for key in keys], dtype=np.int64)
@@ -110,7 +112,9 @@ def sanitize_rows(
     with contextlib.nullcontext() if budgets is None else budgets.turn:
         lanes, run = _resumed(mechanism, budgets, keys, at_s, order[begins])
         out = sanitize(
-            dataclasses.replace(mechanism, window=NoReset()),
+            dataclasses.replace(mechanism, window=NoReset())
+            if budgets is None
+            else budgets.lane_mechanism,
             points[order],
             at_s[order],
             np.append(begins, len(order)),
