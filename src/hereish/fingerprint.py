@@ -116,10 +116,18 @@ def _class(kind: type, depth: int) -> str:
 
 def _settings(part: Any) -> dict[str, Any]:
     """What an object was made with."""
-    if is_dataclass(part):
-        # What is neither given nor shown was computed from the rest.
-        return {f.name: getattr(part, f.name) for f in fields(part) if f.repr or f.init}
     classes = [kind for kind in type(part).__mro__ if kind is not object]
+    if is_dataclass(part):
+        given = {f.name: getattr(part, f.name) for f in fields(part) if f.repr or f.init}
+        # What is neither given nor shown was computed from the rest, and so is what is cached.
+        computed = {f.name for f in fields(part)} | {
+            name
+            for kind in classes
+            for name, value in vars(kind).items()
+            if isinstance(value, functools.cached_property)
+        }
+        others = getattr(part, "__dict__", {}).items()
+        return given | {name: value for name, value in others if name not in computed}
     slots = {
         slot
         for kind in classes

@@ -72,7 +72,7 @@ def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
     """
     at_s = frozen(at_s.view())
     run = in_window(m, run, at_s)
-    if run.spent.flags.writeable:  # made by hand; those of a step are read-only
+    if any(field.flags.writeable for field in run):  # made by hand; a step's are read-only
         run = run.take(slice(None)).frozen()
     spent, ended, window = run.spent.copy(), run.ended.copy(), run.window.copy()
     guess = _guess(m, run, at_s)  # [S1]
