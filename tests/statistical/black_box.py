@@ -82,10 +82,8 @@ class Pair:
         return np.asarray(released.cost @ self.apart)
 
 
-class Learner(Protocol[R]):
-    """Makes a score of runs of the first trace and runs of the other."""
-
-    def __call__(self, pair: Pair, of_x: R, of_other: R, /) -> Score[R]: ...
+# Makes a score of runs of the first trace and runs of the other.
+Learner = Callable[[Pair, R, R], Score[R]]
 
 
 class Finding(NamedTuple):
@@ -134,9 +132,7 @@ def share_at_least(hits: PerLane, runs: int, alpha: float) -> Floats:
 
 def share_at_most(hits: PerLane, runs: int, alpha: float) -> Floats:
     """Clopper and Pearson's upper bound on a chance: too low with probability alpha at most."""
-    return np.where(
-        hits < runs, betainccinv(hits + 1.0, np.maximum(runs - hits, 1), alpha), 1.0
-    )
+    return np.where(hits < runs, betainccinv(hits + 1.0, np.maximum(runs - hits, 1), alpha), 1.0)
 
 
 def loss_at_least(hits: PerLane, other_hits: PerLane, runs: int, alpha: float) -> Floats:
@@ -175,7 +171,7 @@ def audit(
                 of_x, of_other = (scored.within(cap) for scored in seen[0])
                 threshold = _threshold(of_x, of_other, scale, counted, each)
                 hits = [int((scored.within(cap) >= threshold).sum()) for scored in seen[1]]
-                loss = float(loss_at_least(*map(np.float64, hits), counted, each))
+                loss = float(loss_at_least(hits[0], hits[1], counted, each))
                 findings.append(Finding(name, towards, min(cap, claim), loss, *hits))
             seen = [[scored.opposite() for scored in reversed(part)] for part in seen]
     return Audit(tuple(findings), counted, alpha)

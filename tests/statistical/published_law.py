@@ -6,7 +6,6 @@ cannot be its own witness.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,6 +17,7 @@ from pyproj import Geod
 
 import hereish
 from hereish.arrays import Floats
+from hereish.randomness import Draws
 
 NOTHING, UNTESTED, EASY, HARD = range(4)
 _CLAMP = 2.0**-24  # known-limits.md: how far the chance to pass stays from 0 and 1
@@ -25,7 +25,7 @@ _GEOD = Geod(ellps="WGS84")
 
 
 @dataclass(frozen=True)
-class Tested(Released):
+class Planned(Released):
     """What hereish releases, with the public numbers that its law is stated in."""
 
     eps_test: Floats
@@ -33,12 +33,10 @@ class Tested(Released):
     threshold: Floats
 
 
-def in_batch(
-    m: hereish.PredictiveMechanism, at_s: Floats, draws: hereish.SeededDraws | hereish.SecureDraws
-) -> Mechanism[Tested]:
+def in_batch(m: hereish.PredictiveMechanism, at_s: Floats, draws: Draws) -> Mechanism[Planned]:
     """`hereish.sanitize`: one lane per run. Calls go on drawing where the last one ended."""
 
-    def mechanism(traces: Floats) -> Tested:
+    def mechanism(traces: Floats) -> Planned:
         runs, steps, dim = traces.shape
         offsets = np.arange(0, runs * steps + 1, steps)
         times = np.tile(at_s, runs)
@@ -47,7 +45,7 @@ def in_batch(
         kind = np.where(out.released, np.where(out.hard, HARD, kind), NOTHING)
         table = (out.cost, out.eps_test, out.eps_noise, out.threshold)
         cost, eps_test, eps_noise, threshold = (column.reshape(runs, steps) for column in table)
-        return Tested(
+        return Planned(
             out.value.reshape(traces.shape),
             kind.reshape(runs, steps),
             cost,
@@ -59,18 +57,18 @@ def in_batch(
     return mechanism
 
 
-def live(m: hereish.PredictiveMechanism, at_s: Floats) -> Mechanism[Tested]:
-    """`hereish.Session` with its own secure randomness: one session per run, and slow."""
+def live(m: hereish.PredictiveMechanism, at_s: Floats, draws: Draws) -> Mechanism[Planned]:
+    """`hereish.Session`: one session per run, which is slow."""
     times = [datetime.fromtimestamp(float(at), UTC) for at in at_s]
     kinds = {"untested": UNTESTED, "easy": EASY, "hard": HARD}
 
-    def mechanism(traces: Floats) -> Tested:
+    def mechanism(traces: Floats) -> Planned:
         value = np.full(traces.shape, np.nan)
         kind = np.full(traces.shape[:2], NOTHING)
         cost, eps_test, eps_noise = np.zeros((3, *traces.shape[:2]))
         threshold = np.full(traces.shape[:2], np.inf)
         for run, trace in enumerate(traces):
-            session = m.session()
+            session = m.session(draws=draws)
             for step, (x, at) in enumerate(zip(trace, times, strict=True)):
                 try:
                     report = session.report(x, at)
@@ -80,7 +78,7 @@ def live(m: hereish.PredictiveMechanism, at_s: Floats) -> Mechanism[Tested]:
                 value[cell], kind[cell], cost[cell] = report.value, kinds[report.kind], report.cost
                 eps_test[cell], eps_noise[cell] = report.eps_test, report.eps_noise
                 threshold[cell] = report.threshold
-        return Tested(value, kind, cost, eps_test, eps_noise, threshold)
+        return Planned(value, kind, cost, eps_test, eps_noise, threshold)
 
     return mechanism
 
@@ -151,13 +149,13 @@ def always(place: tuple[float, ...]) -> Guesses:
     return lambda value: np.broadcast_to(np.array(place), value.shape)
 
 
-def law(guesses: Guesses = last_release) -> Learner[Tested]:
+def law(guesses: Guesses = last_release) -> Learner[Planned]:
     """The likelihood ratio of a run by the law that hereish publishes: nothing to learn."""
 
-    def learner(pair: Pair, _of_x: Tested, _of_other: Tested, /) -> Score[Tested]:
+    def learner(pair: Pair, _of_x: Planned, _of_other: Planned, /) -> Score[Planned]:
         factor = CLAIM if isinstance(pair.geometry, Globe) else 1.0
 
-        def score(released: Tested) -> Floats:
+        def score(released: Planned) -> Floats:
             guess, total = guesses(released.value), np.zeros(len(released.cost))
             for step in range(len(pair.x)):
                 total += _log_ratio(pair, step, released, guess[:, step], factor)
@@ -168,7 +166,7 @@ def law(guesses: Guesses = last_release) -> Learner[Tested]:
     return learner
 
 
-def _log_ratio(pair: Pair, step: int, released: Tested, guess: Floats, factor: float) -> Floats:
+def _log_ratio(pair: Pair, step: int, released: Planned, guess: Floats, factor: float) -> Floats:
     """What one step says for the first trace against the other."""
     hard, threshold = released.kind[:, step] == HARD, released.threshold[:, step]
     tested = np.isfinite(threshold)
@@ -181,19 +179,18 @@ def _log_ratio(pair: Pair, step: int, released: Tested, guess: Floats, factor: f
         total -= sign * np.where(hard, released.eps_noise[:, step] * off, 0.0)
         beyond = geometry.distance(place, guessed) - np.where(tested, threshold, 0.0)
         tail = 0.5 * np.exp(-factor * released.eps_test[:, step] * np.abs(beyond))
-        passes = np.where(beyond > 0.0, np.maximum(tail, _CLAMP), np.minimum(1.0 - tail, 1.0 - _CLAMP))
+        passes = np.where(
+            beyond > 0.0, np.maximum(tail, _CLAMP), np.minimum(1.0 - tail, 1.0 - _CLAMP)
+        )
         total += sign * np.where(tested, np.log(np.where(hard, 1.0 - passes, passes)), 0.0)
     return total
 
 
 def times(steps: int, apart: timedelta = timedelta(minutes=10)) -> Floats:
     """Public times of a trace, in Unix seconds."""
-    return np.arange(steps) * apart.total_seconds()
+    return np.arange(steps, dtype=np.float64) * apart.total_seconds()
 
 
-def spent_at_most(m: hereish.PredictiveMechanism, pair: Pair, windows: int = 1) -> float:
-    """The claim of whole budgets: what so many windows may lose between the two traces."""
+def budget_claim(m: hereish.PredictiveMechanism, pair: Pair, windows: int = 1) -> float:
+    """What the budgets of so many windows allow to be lost between the two traces."""
     return windows * m.privacy.eps_per_m * float(pair.apart.max())
-
-
-LN_10 = math.log(10)
