@@ -77,6 +77,14 @@ class EastOnly(Sphere):
 
 
 @dataclass(frozen=True)
+class EastHalf(Sphere):
+    """Never moves west. At a pole, what is west depends on the name that the pole is given."""
+
+    def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
+        return super().noise(x, eps, u * [1.0, 1.0, 0.5])
+
+
+@dataclass(frozen=True)
 class EndingNoise(Plane):
     """Noise that goes no further than `reach / eps`: from there on places are told apart."""
 

@@ -81,7 +81,8 @@ def describe(pair: Pair, released: Released) -> Iterator[Measure]:
     geometry = pair.geometry
     places, others = geometry.positions(pair.x), geometry.positions(pair.other)
     shifts = [geometry.flat(*ends)[0] for ends in zip(places, others[:, None], strict=True)]
-    widest = max(shifts, key=lambda shift: float(np.hypot(*shift)))
+    # Places by two names do not differ: then any direction will do.
+    widest = max([*shifts, np.array([1e-300, 0.0])], key=lambda shift: float(np.hypot(*shift)))
     before = np.full((len(released.cost), places.shape[1]), np.nan)
     for step, (x, other, shift) in enumerate(zip(places, others, shifts, strict=True)):
         kind, value = released.kind[:, step], geometry.positions(released.value[:, step])

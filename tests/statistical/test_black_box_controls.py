@@ -15,6 +15,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 from audited_parts import (
+    EastHalf,
     EastOnly,
     EndingNoise,
     GaussianNoise,
@@ -77,6 +78,11 @@ NOISE: dict[str, tuple[Space, Space, Pair]] = {
     "15 % too little": (SmallNoise(times=1.15), Plane(), _pair([(0, 0)], [(60, 80)])),
     "30 % too little": (SmallNoise(times=1.3), Plane(), _pair([(0, 0)], [(60, 80)])),
     "east and west only": (EastOnly(), Sphere(), _pair([HOME], [NORTH], globe=True)),
+    "to the east only, at a pole of two names": (
+        EastHalf(),
+        Sphere(),
+        _pair([(90, 0)], [(90, 77)], globe=True),
+    ),
     "none beyond a radius": (EndingNoise(), Plane(), _pair([(0, 0)], [(100, 0)])),
     "normal noise": (GaussianNoise(), Plane(), _pair([(0, 0)], [(100, 0)])),
     "degrees for metres": (NoiseInDegrees(), Sphere(), _pair([HOME], [EAST], globe=True)),
