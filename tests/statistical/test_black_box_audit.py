@@ -172,6 +172,20 @@ TESTS = {
 }
 
 
+# Places 2 cm apart whose distances to the guess, half way round, were once computed 19 cm apart.
+_ANTIPODE = OnePlace((0.0, 180.0))
+TESTS["a guess at the antipode"] = Case(
+    PredictiveMechanism(
+        Privacy(level=10, radius_m=1),
+        SamePlan(2.0, 2.0, math.pi * RADIUS_M - 0.19),
+        prediction=_ANTIPODE,
+    ),
+    globe([(0, 0.08 * METRE)], [(0, 0.10 * METRE)]),
+    -1.0,  # too near to each other to be told apart
+    always(_ANTIPODE.place),
+)
+
+
 @pytest.mark.parametrize("name", TESTS)
 def test_tests_tell_no_more_than_they_claim(name: str) -> None:
     _check(_audited(TESTS[name], hereish.SeededDraws(1003)), TESTS[name].reach)
