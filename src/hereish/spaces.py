@@ -255,18 +255,18 @@ class Sphere:
         t *= 0.5 * _RADIANS
         np.tan(t, out=t)
         t *= t
-        # The haversine formula, with sin² = t/(1+t), cos² = 1/(1+t) and
-        # cos(a) cos(b) = cos²((a+b)/2) - sin²((a-b)/2): accurate at the poles too. It reads
-        # (apart/(1+apart) + turned/(1+above)) / (1+turned), here over one denominator.
+        # The haversine h with sin² = t/(1+t) and cos² = 1/(1+t): its numerator over that of 1 - h,
+        # each a sum of what is not negative, is the squared tangent of half the distance. That is
+        # accurate at the poles and, unlike the arcsine of h, near the antipode.
         one = 1.0 + t
         haversine = t[0] * one[2]
         haversine += t[1] * one[0]
-        one[0] *= one[1]
-        one[0] *= one[2]
-        haversine /= one[0]
-        np.minimum(haversine, 1.0, out=haversine)
-        chord = np.sqrt(haversine, out=haversine)
-        return np.asarray(np.arcsin(chord, out=chord) * (2.0 * _MEAN_RADIUS_M))
+        complement = t[1] * t[2]
+        complement *= one[0]
+        complement += one[2]
+        haversine /= complement
+        tangent = np.sqrt(haversine, out=haversine)
+        return np.asarray(np.arctan(tangent, out=tangent) * (2.0 * _MEAN_RADIUS_M))
 
     def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
         u1, u2, u3 = columns(u)
