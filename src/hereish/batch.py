@@ -11,21 +11,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hereish.arrays import Bools, Floats, Ints
-from hereish.errors import ParameterError, PointError
+from hereish.errors import ParameterError
 from hereish.mechanism import PredictiveMechanism
 from hereish.randomness import SECURE, Draws, KeyedDraws, SeededDraws, Words
 from hereish.run import Run
-from hereish.session import LATEST_S, NOT_PRIVATE
-from hereish.spaces import fault
+from hereish.session import NOT_PRIVATE
 from hereish.step import Prepared, decide, prepare
-from hereish.validation import run_fault
+from hereish.validation import checked_run, checked_traces
 from hereish.windows import NoReset
 
 # Lanes of a block, and points of a chunk: enough to hide Python, few enough for the cache. No
 # power of two: rows of a rectangle that far apart would fall on the same cache lines.
 LANES = 12_000
 POINTS = 30 * LANES
-_CHECKED = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -86,11 +84,11 @@ def sanitize(
     Guarantee: as the mechanism's, for each trace.
     """
     m = mechanism
-    x, times, ends = _checked(m, points, at_s, offsets)
+    x, times, ends = checked_traces(m, points, at_s, offsets)
     starts, lengths = ends[:-1], np.diff(ends)
     source = _source(m, seed, draws, uniforms, users, len(x), len(lengths))
     if run is not None:
-        run = _checked_run(m, run, times, starts, lengths)
+        run = checked_run(m, run, times, starts, lengths)
     out = Sanitized(
         value=np.empty(x.shape),
         released=np.empty(len(x), dtype=np.bool_),
@@ -326,78 +324,3 @@ def _source(
     if seed is not None:
         draws = SeededDraws(seed)
     return _Source(draws or SECURE, None, begun)
-
-
-def _checked(
-    m: PredictiveMechanism, points: ArrayLike, at_s: ArrayLike, offsets: ArrayLike
-) -> tuple[Floats, Floats, Ints]:
-    """The input as arrays, or an error that names the row and not what is in it."""
-    for given in (points, at_s):
-        if np.ma.is_masked(given):
-            row = np.flatnonzero(np.ma.getmaskarray(given).reshape(len(given), -1).any(axis=1))[0]  # type: ignore[arg-type]  # masked, so an array
-            raise PointError(f"row {row}: part of it is masked; nothing was released")
-    try:
-        x = np.ascontiguousarray(points, dtype=np.float64)
-        times = np.ascontiguousarray(at_s, dtype=np.float64)
-    except Exception:  # noqa: BLE001  # whatever it was, its words may hold a point
-        x = None
-    if x is None:  # not raised above, where the error would carry one that holds a point
-        raise PointError("points and at_s must be arrays of numbers")
-    if x.ndim == 1 and m.dim == 1:
-        x = x[:, None]
-    if x.ndim != 2 or x.shape[1] != m.dim:
-        raise ParameterError(f"points must have shape (n, {m.dim}), found {x.shape}")
-    if times.shape != (len(x),):
-        raise ParameterError(f"at_s must have shape ({len(x)},), found {times.shape}")
-    try:
-        ends = np.asarray(offsets)
-    except ValueError:
-        ends = np.empty(0)
-    if ends.ndim != 1 or ends.dtype.kind not in "iu" or len(ends) == 0:
-        raise ParameterError("offsets must be whole numbers: 0, then where each trace ends")
-    ends = ends.astype(np.int64)
-    if ends[0] != 0 or ends[-1] != len(x) or (np.diff(ends) < 0).any():
-        raise ParameterError(f"offsets must start at 0, never fall, and end at {len(x)}")
-    wrong = _time_fault(times, ends)
-    for first in range(0, len(x), _CHECKED):  # in pieces that stay in cache
-        if wrong is None:
-            found = fault(m.space, np.asfortranarray(x[first : first + _CHECKED]))
-            wrong = found and (first + found[0], found[1])
-    if wrong is not None:
-        row, words = wrong
-        trace = int(np.searchsorted(ends, row, side="right")) - 1
-        raise PointError(
-            f"row {row} (point {row - ends[trace]} of trace {trace}): {words}; nothing was released"
-        )
-    return x, times, ends
-
-
-def _checked_run(
-    m: PredictiveMechanism, run: Run, times: Floats, starts: Ints, lengths: Ints
-) -> Run:
-    """A copy of a run that fits the mechanism and the traces."""
-    wrong = run_fault(m, run)
-    if wrong is None and len(run.spent) != len(lengths):
-        wrong = f"it has {len(run.spent)} lanes, and there are {len(lengths)} traces"
-    if wrong is not None:
-        raise ParameterError(f"run does not fit: {wrong}; nothing was released")
-    some = np.flatnonzero(lengths)
-    early = some[times[starts[some]] < run.at_s[some]]
-    if len(early):
-        raise PointError(
-            f"row {starts[early[0]]} (point 0 of trace {early[0]}): its time is before the last "
-            "report of its run; nothing was released"
-        )
-    return run.take(np.arange(len(lengths)))
-
-
-def _time_fault(times: Floats, ends: Ints) -> tuple[int, str] | None:
-    if len(times) and not (times.min() >= -LATEST_S and times.max() <= LATEST_S):  # NaN neither
-        wrong = np.flatnonzero(~(np.abs(times) <= LATEST_S))[0]
-        return int(wrong), "its time is not a number of Unix seconds (milliseconds, perhaps?)"
-    falls = np.zeros(len(times) + 1, dtype=np.bool_)
-    np.less(times[1:], times[:-1], out=falls[1:-1])
-    falls[ends] = False  # a new trace may begin earlier
-    if falls.any():
-        return int(np.flatnonzero(falls)[0]), "its time is before that of the point before it"
-    return None

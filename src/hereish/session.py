@@ -17,13 +17,10 @@ from hereish.errors import BudgetExhausted, ParameterError, PointError, StateErr
 from hereish.mechanism import PredictiveMechanism
 from hereish.randomness import SECURE, Draws, KeyedDraws, SeededDraws
 from hereish.run import NO_WINDOW, Run
-from hereish.spaces import fault
 from hereish.step import Prepared, Release, decide, prepare
-from hereish.validation import run_fault
+from hereish.validation import checked_point, checked_time, run_fault
 
 Kind = Literal["hard", "easy", "untested"]
-# The year 5138: beyond it, milliseconds were given for seconds.
-LATEST_S = 1e11
 NOT_PRIVATE = "NOT PRIVATE: the randomness can be repeated by others."
 
 
@@ -105,8 +102,8 @@ class Session:
         the worst case does not fit and the mechanism was told to stop.
         """
         m = self.mechanism
-        point = _point(m, x)
-        at_s = _seconds(at)
+        point = checked_point(m, x)
+        at_s = checked_time(at)
         with self._lock:
             if self._busy:  # by this thread: a signal handler, or a part that reports
                 raise StateError("report was called within report; nothing was spent by this call")
@@ -192,44 +189,6 @@ class Session:
 
 _STATE_VERSION = 1
 _MOST_DRAWN = 2**40
-
-
-def _point(m: PredictiveMechanism, x: Any) -> Floats:
-    """The secret as one row, or an error that does not contain it."""
-    if np.ma.is_masked(x):
-        raise PointError("the point is masked; nothing was spent")
-    try:
-        point = np.array(x, dtype=np.float64).reshape(1, -1)
-    except Exception:  # noqa: BLE001  # whatever it was, its words may hold the point
-        point = None
-    if point is None:  # not raised above, where the error would carry one that holds the point
-        raise PointError(f"a point must be {m.dim} number(s); nothing was spent")
-    if point.shape[1] != m.dim:
-        raise PointError(
-            f"a point must be {m.dim} number(s), found {point.shape[1]}; nothing was spent"
-        )
-    for (_, low, high), value in zip(m.space.coordinates, point[0].tolist(), strict=True):
-        if not low <= value <= high:
-            _, words = fault(m.space, point) or (0, "it is not in the space")
-            raise PointError(f"bad point: {words}; nothing was spent")
-    return point
-
-
-def _seconds(at: datetime) -> Floats:
-    if not isinstance(at, datetime):
-        raise PointError(f"at must be a datetime, found {type(at).__name__}; nothing was spent")
-    if at.tzinfo is None or at.utcoffset() is None:
-        raise PointError(
-            "at must say its time zone (datetime(…, tzinfo=UTC)), found a naive datetime; "
-            "nothing was spent"
-        )
-    try:
-        seconds = float(at.timestamp())
-    except Exception:  # noqa: BLE001  # years that no clock has; and things that pass for datetimes
-        seconds = math.nan
-    if not abs(seconds) <= LATEST_S:  # NaN is not
-        raise PointError("at must be a time of a clock, found none; nothing was spent")
-    return np.array([seconds])
 
 
 def _kind(release: Release) -> Kind:

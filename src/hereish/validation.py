@@ -1,20 +1,143 @@
-"""Whether a run that comes from outside is one that its mechanism could have made.
+"""What comes from outside, checked before it is used: points, times, and runs to go on from.
 
-What a run says was spent decides what may still be released, so every field is looked at.
+An error about points names the row and never the point. What a run says was spent decides what may
+still be released, so every field of it is looked at.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from hereish.arrays import Bools
+from hereish.arrays import Bools, Floats, Ints
+from hereish.errors import ParameterError, PointError
 from hereish.run import NO_WINDOW, Run
 from hereish.spaces import fault
 
 if TYPE_CHECKING:
     from hereish.mechanism import PredictiveMechanism
+
+# The year 5138: beyond it, milliseconds were given for seconds.
+LATEST_S = 1e11
+_CACHED = 1 << 14  # points that are checked at a time, so that they stay in cache
+
+
+def checked_point(m: PredictiveMechanism, x: Any) -> Floats:
+    """The secret as one row, or an error that does not contain it."""
+    if np.ma.is_masked(x):
+        raise PointError("the point is masked; nothing was spent")
+    try:
+        point = np.array(x, dtype=np.float64).reshape(1, -1)
+    except Exception:  # noqa: BLE001  # whatever it was, its words may hold the point
+        point = None
+    if point is None:  # not raised above, where the error would carry one that holds the point
+        raise PointError(f"a point must be {m.dim} number(s); nothing was spent")
+    if point.shape[1] != m.dim:
+        raise PointError(
+            f"a point must be {m.dim} number(s), found {point.shape[1]}; nothing was spent"
+        )
+    for (_, low, high), value in zip(m.space.coordinates, point[0].tolist(), strict=True):
+        if not low <= value <= high:
+            _, words = fault(m.space, point) or (0, "it is not in the space")
+            raise PointError(f"bad point: {words}; nothing was spent")
+    return point
+
+
+def checked_time(at: datetime) -> Floats:
+    """A public time as Unix seconds."""
+    if not isinstance(at, datetime):
+        raise PointError(f"at must be a datetime, found {type(at).__name__}; nothing was spent")
+    if at.tzinfo is None or at.utcoffset() is None:
+        raise PointError(
+            "at must say its time zone (datetime(…, tzinfo=UTC)), found a naive datetime; "
+            "nothing was spent"
+        )
+    try:
+        seconds = float(at.timestamp())
+    except Exception:  # noqa: BLE001  # years that no clock has; and things that pass for datetimes
+        seconds = math.nan
+    if not abs(seconds) <= LATEST_S:  # NaN is not
+        raise PointError("at must be a time of a clock, found none; nothing was spent")
+    return np.array([seconds])
+
+
+def checked_traces(
+    m: PredictiveMechanism, points: ArrayLike, at_s: ArrayLike, offsets: ArrayLike
+) -> tuple[Floats, Floats, Ints]:
+    """The input as arrays, or an error that names the row and not what is in it."""
+    for given in (points, at_s):
+        if np.ma.is_masked(given):
+            row = np.flatnonzero(np.ma.getmaskarray(given).reshape(len(given), -1).any(axis=1))[0]  # type: ignore[arg-type]  # masked, so an array
+            raise PointError(f"row {row}: part of it is masked; nothing was released")
+    try:
+        x = np.ascontiguousarray(points, dtype=np.float64)
+        times = np.ascontiguousarray(at_s, dtype=np.float64)
+    except Exception:  # noqa: BLE001  # whatever it was, its words may hold a point
+        x = None
+    if x is None:  # not raised above, where the error would carry one that holds a point
+        raise PointError("points and at_s must be arrays of numbers")
+    if x.ndim == 1 and m.dim == 1:
+        x = x[:, None]
+    if x.ndim != 2 or x.shape[1] != m.dim:
+        raise ParameterError(f"points must have shape (n, {m.dim}), found {x.shape}")
+    if times.shape != (len(x),):
+        raise ParameterError(f"at_s must have shape ({len(x)},), found {times.shape}")
+    try:
+        ends = np.asarray(offsets)
+    except ValueError:
+        ends = np.empty(0)
+    if ends.ndim != 1 or ends.dtype.kind not in "iu" or len(ends) == 0:
+        raise ParameterError("offsets must be whole numbers: 0, then where each trace ends")
+    ends = ends.astype(np.int64)
+    if ends[0] != 0 or ends[-1] != len(x) or (np.diff(ends) < 0).any():
+        raise ParameterError(f"offsets must start at 0, never fall, and end at {len(x)}")
+    wrong = _time_fault(times, ends)
+    for first in range(0, len(x), _CACHED):  # in pieces that stay in cache
+        if wrong is None:
+            found = fault(m.space, np.asfortranarray(x[first : first + _CACHED]))
+            wrong = found and (first + found[0], found[1])
+    if wrong is not None:
+        row, words = wrong
+        trace = int(np.searchsorted(ends, row, side="right")) - 1
+        raise PointError(
+            f"row {row} (point {row - ends[trace]} of trace {trace}): {words}; nothing was released"
+        )
+    return x, times, ends
+
+
+def checked_run(
+    m: PredictiveMechanism, run: Run, times: Floats, starts: Ints, lengths: Ints
+) -> Run:
+    """A copy of a run that fits the mechanism and the traces."""
+    wrong = run_fault(m, run)
+    if wrong is None and len(run.spent) != len(lengths):
+        wrong = f"it has {len(run.spent)} lanes, and there are {len(lengths)} traces"
+    if wrong is not None:
+        raise ParameterError(f"run does not fit: {wrong}; nothing was released")
+    some = np.flatnonzero(lengths)
+    early = some[times[starts[some]] < run.at_s[some]]
+    if len(early):
+        raise PointError(
+            f"row {starts[early[0]]} (point 0 of trace {early[0]}): its time is before the last "
+            "report of its run; nothing was released"
+        )
+    return run.take(np.arange(len(lengths)))
+
+
+def _time_fault(times: Floats, ends: Ints) -> tuple[int, str] | None:
+    if len(times) and not (times.min() >= -LATEST_S and times.max() <= LATEST_S):  # NaN neither
+        wrong = np.flatnonzero(~(np.abs(times) <= LATEST_S))[0]
+        return int(wrong), "its time is not a number of Unix seconds (milliseconds, perhaps?)"
+    falls = np.zeros(len(times) + 1, dtype=np.bool_)
+    np.less(times[1:], times[:-1], out=falls[1:-1])
+    falls[ends] = False  # a new trace may begin earlier
+    if falls.any():
+        return int(np.flatnonzero(falls)[0]), "its time is before that of the point before it"
+    return None
 
 
 def run_fault(m: PredictiveMechanism, run: Run) -> str | None:

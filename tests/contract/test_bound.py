@@ -99,7 +99,7 @@ class Wild:
 class AnyNoise(Line):
     """A line that takes noise of any size: here it is what is spent that counts."""
 
-    smallest_eps = 0.0  # type: ignore[assignment]  # a number is as good as a property
+    smallest_eps = 0.0
 
 
 shares = st.one_of(

@@ -261,12 +261,12 @@ def test_a_test_that_answers_where_nothing_is_asked_is_not_listened_to() -> None
 
 
 def a_tenth_of_the_rest(run: Run, at_s: Floats, /) -> Plan:
-    return Plan(0.0, 0.1 * (TOTAL - run.spent), -math.inf)
+    return Plan(0.0, np.asarray(0.1 * (TOTAL - run.spent)), -math.inf)
 
 
 def falling(eps: float) -> Callable[[Run, Floats], Plan]:
     def budget(run: Run, at_s: Floats, /) -> Plan:
-        return Plan(0.0, eps * 0.5**run.reports, -math.inf)
+        return Plan(0.0, np.ldexp(eps, -run.reports), -math.inf)
 
     return budget
 
