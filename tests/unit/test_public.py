@@ -55,7 +55,7 @@ def test_importing_hereish_loads_nothing_heavy() -> None:
 ROOMS = (
     *("errors", "arrays", "privacy", "noise", "spaces", "run", "closeness", "prediction"),
     *("budget", "windows", "skip", "step", "mechanism", "randomness", "session", "batch"),
-    *("outlook", "testing", "sample", "demo", "lbs", "sending", "answers", "client"),
+    *("testing", "sample", "forecast", "outlook", "demo", "lbs", "sending", "answers", "client"),
     "__init__",
 )
 

@@ -10,7 +10,7 @@ import click
 
 from hereish.cli import options
 from hereish.cli.words import far
-from hereish.outlook import Outlook, outlook
+from hereish.forecast import Outlook, outlook
 from hereish.privacy import Privacy
 
 EXAMPLE = """\b
