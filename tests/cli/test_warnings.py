@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 from terminal import Done, Terminal
 
-from hereish.cli import serve
+from hereish.cli import options, serve
 from hereish.evaluation import settings
 from hereish.evaluation.settings import Settings
 
@@ -81,6 +84,29 @@ def test_what_programs_read_stays_json(hereish: Terminal) -> None:
     assert json.loads(done.out)
     assert WEAK in done.err
     assert SHORT in done.err
+
+
+def test_hints_repeat_what_was_said_but_no_password() -> None:
+    @click.command()
+    @click.argument("name")
+    @click.option("--database")
+    @click.option("--mark", envvar="MARK")
+    @click.option("--yes", is_flag=True)
+    def command(name: str, **_: object) -> None:
+        click.echo(options.command_line("user policy", [name], options.said()))
+
+    def printed(*words: str) -> list[str]:
+        done = CliRunner(env={"MARK": "m"}).invoke(command, words)
+        return shlex.split(done.output)[3:]
+
+    url = "postgresql+psycopg://me{}@db.example.org:5432/hereish"
+    assert printed("a", "--database", url.format(""), "--yes") == [
+        "a",
+        "--database",
+        url.format(""),
+    ]
+    assert printed("a", "--database", url.format(":hu/sh"))[-1] == url.format(":***")
+    assert printed("--database", "x y", "--", "-rf") == ["--database", "x y", "--", "-rf"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -126,18 +127,21 @@ def on_exhausted(group: str) -> Decorator:
     )
 
 
-def said(*left_out: str) -> dict[str, str]:
+_PASSWORD = re.compile(r"(://[^:/@]*):[^@]*@")
+
+
+def said() -> dict[str, str]:
     """The options that the command line gives, by their names in Python; flags are not among them.
 
-    What the environment says holds for the next command too, and is not repeated.
+    What the environment says holds for the next command too, and is not repeated; nor is a password
+    in an address, since this is for printing.
     """
     ctx = click.get_current_context()
     return {
-        param.name: str(ctx.params[param.name])
+        param.name: _PASSWORD.sub(r"\1:***@", str(ctx.params[param.name]))
         for param in ctx.command.params
         if isinstance(param, click.Option)
         and param.name is not None
-        and param.name not in left_out
         and not param.is_flag
         and ctx.get_parameter_source(param.name) is click.core.ParameterSource.COMMANDLINE
     }
