@@ -126,8 +126,9 @@ class Forecast:
     """How long a budget lasts. An end that is None does not come before the window is over.
 
     The ends with a guess in their name are exact: they say what happens if every guess fails, or
-    passes. The others are of made-up ordinary days (`hereish.sample.whereabouts`), on which the
-    mechanism was run with seeded noise.
+    passes. For independent noise, and for fixed utility without a skip rule, no day ends sooner, or
+    later; elsewhere a mixture may. The others are of made-up ordinary days
+    (`hereish.sample.whereabouts`), on which the mechanism was run with seeded noise.
     """
 
     covers: str
@@ -161,7 +162,7 @@ def forecast(
     (a window of `Day` says that itself) and `first_report_s` after midnight their first report of
     the day. An interval of 0 is one that is not known: the ends are then counts of reports.
 
-    Days before the first of a window are reported too, so that there is something to guess from.
+    The day before is reported too, so that there is a release to guess from.
     """
     m, days = _days(mechanism, interval_s, time_zone, day, first_report_s)
     made, lasts = days.simulated(m, PEOPLE)
