@@ -99,6 +99,22 @@ def _people(
     return to_degrees(metres[asked]), MIDNIGHT_S + at_s[asked], counts, to_degrees(route)
 
 
+def whereabouts(users: int, seed: int, clock_s: Floats) -> Floats:
+    """(users, n, 2) Latitude and longitude of made-up people at these seconds after midnight.
+
+    The whole of a day like those of `day`: at home until they wake and after they have gone to bed,
+    and on the way, however fast, in between. The same seed gives the same people.
+    """
+    rng = np.random.default_rng(seed)  # for show, not for secrets
+    way = _way(rng, users)
+    metres = np.empty((users, len(clock_s), 2))
+    for person in range(users):
+        for axis in range(2):
+            knots = way.metres[person, :, axis]
+            metres[person, :, axis] = np.interp(clock_s, way.at_s[person], knots)
+    return to_degrees(metres + _wander(rng, np.broadcast_to(clock_s, metres.shape[:2])))
+
+
 def to_degrees(metres: Floats) -> Floats:
     """Metres east and north of the centre as latitude and longitude: a flat map will do here."""
     degrees = np.empty_like(metres)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 from stage import HELSINKI, free_port, places_in, serving, shown
 from terminal import Done, Terminal, in_a_process
 
+from hereish.cli import gateway_options
 from hereish.gateway.fixes import Fix
 from hereish.gateway.ledger import Ledger
 from hereish.gateway.protocols import owntracks
@@ -45,6 +47,112 @@ def test_a_user_and_a_token_from_nothing(hereish: Terminal, tmp_path: Path) -> N
     assert ledger.device(shown(token)).user == "alice"
     ledger.close()
     assert token not in well(hereish("user", "show", "alice"))
+
+
+def hints(said: str) -> list[list[str]]:
+    """The commands that a text shows, each as a shell would take it apart."""
+    return [
+        shlex.split(found) for found in re.findall(r"\bhereish (?:plan|token|user) .*$", said, re.M)
+    ]
+
+
+def test_a_new_ledger_says_where_everything_is_and_an_old_one_does_not(
+    hereish: Terminal, tmp_path: Path
+) -> None:
+    made = hereish("user", "add", "alice", "--accuracy", "3km")
+    for name in ("ledger.db", "key", "mark"):
+        assert f"{tmp_path / name}" in made.err
+        assert (tmp_path / name).exists()
+    assert "made a new ledger" in made.err
+    assert "back up the key apart from the ledger" in made.err
+    again = hereish("user", "add", "bob", "--accuracy", "3km")
+    assert "made a new ledger" not in again.err
+    elsewhere = ("--database", tmp_path / "typo.db", "--mark", tmp_path / "its mark")
+    other = hereish("user", "list", "--json", *elsewhere)
+    assert json.loads(other.out) == []
+    assert str(tmp_path / "typo.db") in other.err, "a mistyped name makes a ledger: it is said"
+
+
+def test_a_new_ledger_does_not_show_the_key_nor_a_password(
+    hereish: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = base64.b64encode(bytes(range(32))).decode()
+    monkeypatch.setenv("HEREISH_KEY", key)
+    made = hereish("user", "add", "alice", "--accuracy", "3km")
+    assert "its key is that of HEREISH_KEY" in made.err
+    assert key not in made.err + made.out
+    assert not (tmp_path / "key").exists()
+    told = gateway_options.database_shown("postgresql+psycopg://me:hush@db.example.org/hereish")
+    assert "hush" not in told
+    assert "db.example.org" in told
+
+
+def test_hints_are_commands_that_a_shell_takes(hereish: Terminal, tmp_path: Path) -> None:
+    name, file = "Ann O'Neil & co", tmp_path / "a ledger.db"
+    well(hereish("user", "add", name, "--accuracy", "3km", "--database", file))
+    for said in (
+        well(hereish("user", "add", "$(touch x)", "--accuracy", "3km", "--database", file)),
+        well(hereish("user", "show", name, "--database", file)),
+    ):
+        [token] = [words for words in hints(said) if words[1:3] == ["token", "new"]]
+        assert token[3] in (name, "$(touch x)")
+        assert token[-2:] == ["--database", str(file)], "the hint is for this ledger"
+        well(hereish(*token[1:]))
+
+
+README_POLICY = ("--accuracy", "3km", "--time-zone", "Europe/Helsinki")
+
+
+def test_a_policy_that_ends_about_noon_says_so(hereish: Terminal) -> None:
+    added = well(hereish("user", "add", "alice", *README_POLICY))
+    [first, last] = re.findall(r"gone between (\d\d:\d\d) and (\d\d:\d\d)", added)[0]
+    assert "10:00" <= first < "12:30" < last <= "15:00"
+    assert re.search(r"\(at 0[67]:\d\d if every guess fails\)", added)
+    assert "nothing is released until midnight" in added
+    assert "made-up" in added
+    changed = well(hereish("user", "policy", "alice", *README_POLICY, "--on-exhausted", "predict"))
+    assert f"gone between {first} and {last}" in changed
+    assert "the last release is repeated, untested, until midnight" in changed
+
+
+def test_the_remedies_are_valid_and_last_the_day(hereish: Terminal) -> None:
+    name = "Ann O'Neil"
+    added = well(hereish("user", "add", name, *README_POLICY))
+    remedies = [words for words in hints(added) if words[1:3] == ["user", "policy"]]
+    options = {option for words in remedies for option in words if option.startswith("--")}
+    assert options == {"--accuracy", "--every", "--reports", "--time-zone"}
+    for words in remedies:
+        assert words[3] == name
+        zone = words.index("--time-zone")
+        assert words[zone + 1] == "Europe/Helsinki", "all of it is said anew"
+        said = well(hereish(*words[1:]))
+        assert "lasts the day" in said
+        assert "gone between" not in said
+        planned = well(hereish("plan", *words[4:]))
+        assert "lasts the day" in planned
+
+
+def test_settings_of_a_file_are_remedied_by_a_longer_interval_alone(
+    hereish: Terminal, tmp_path: Path
+) -> None:
+    (tmp_path / "my settings.toml").write_text(
+        "[promise]\nlevel = 2.3\nradius_m = 100.0\n[mechanism]\nnoise_accuracy_m = 2500.0\n"
+        "eta = 0.4\ngamma = 0.9\nprediction_rate = 0.8\n"
+    )
+    added = well(hereish("user", "add", "alice", "--settings", tmp_path / "my settings.toml"))
+    [words] = [words for words in hints(added) if words[1:3] == ["user", "policy"]]
+    assert "--every" in words
+    assert "lasts the day" in well(hereish(*words[1:]))
+
+
+def test_days_in_utc_that_nobody_asked_for_are_noted(hereish: Terminal) -> None:
+    note = "days begin at midnight UTC; give --time-zone"
+    assert note in hereish("user", "add", "alice", "--accuracy", "3km").err
+    assert note not in hereish("user", "add", "bob", *README_POLICY).err
+    said = hereish("user", "add", "eve", "--accuracy", "3km", "--time-zone", "UTC")
+    assert note not in said.err
+    never = hereish("user", "add", "joe", "--accuracy", "3km", "--window", "none")
+    assert note not in never.err
 
 
 def test_a_user_is_shown_in_words_and_for_programs(hereish: Terminal, tmp_path: Path) -> None:
@@ -252,6 +360,43 @@ def test_the_demo_prints_a_curl_line_that_works(tmp_path: Path) -> None:
         assert demo.wait(30) == 0
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"http://127.0.0.1:{port}/healthz")
+
+
+def test_serve_says_what_it_made_and_that_others_can_reach_it(tmp_path: Path) -> None:
+    where, port = places_in(tmp_path), free_port()
+    words = ("--database", where.database, "--key-file", where.key_file, "--mark", where.mark)
+    program = [str(Path(sys.executable).parent / "hereish"), "serve", *map(str, words)]
+    host = "0.0.0.0"  # noqa: S104  # for a moment; this is what is warned of
+    with (tmp_path / "out").open("wb") as out, (tmp_path / "err").open("wb") as err:
+        served = subprocess.Popen(  # noqa: S603  # ours
+            [*program, "--host", host, "--port", str(port)], stdout=out, stderr=err
+        )
+    try:
+        for _ in range(1200):
+            if _is_ready(port):
+                break
+            time.sleep(0.05)
+    finally:
+        served.terminate()
+        assert served.wait(30) == 0
+    said, logged = ((tmp_path / name).read_text("utf-8") for name in ("out", "err"))
+    assert "made a new ledger" in said
+    assert str(where.key_file) in said
+    [first] = [words for words in hints(said) if words[1:3] == ["user", "add"]]
+    assert first[-6:-4] == ["--database", where.database], "the hint is for this ledger"
+    warning, *lines = logged.splitlines()
+    assert warning.startswith("hereish: warning: other machines can reach 0.0.0.0")
+    assert all(json.loads(line) for line in lines), "the rest is the log"
+
+
+def test_the_way_to_mend_the_key_is_a_command(hereish: Terminal, tmp_path: Path) -> None:
+    key = tmp_path / "my key"
+    well(hereish("user", "add", "alice", "--accuracy", "3km", "--key-file", key))
+    key.chmod(0o644)
+    refused = hereish("user", "list", "--key-file", key)
+    assert refused.code == 1
+    remedy = refused.err.partition("read the key: ")[2]
+    assert shlex.split(remedy) == ["chmod", "600", str(key)]
 
 
 def _is_ready(port: int) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hereish
-from hereish.outlook import outlook
+from hereish.forecast import outlook
 
 PRIVACY = hereish.Privacy(level=math.log(10), radius_m=100)
 
@@ -40,6 +40,14 @@ def test_the_numbers_of_reports_are_those_that_fit(accuracy_m: float) -> None:
     alone = hereish.independent(PRIVACY, accuracy_m=accuracy_m)
     assert expected.reports_of_independent_noise == made(alone, 0.5)
     assert outlook(alone).reports_if_all_are_hard == made(alone, 0.5)
+
+
+def test_the_former_name_still_imports() -> None:
+    from hereish import forecast
+    from hereish import outlook as former
+
+    assert former.outlook is forecast.outlook
+    assert former.Outlook is forecast.Outlook
 
 
 def test_noise_is_as_far_as_it_says() -> None:

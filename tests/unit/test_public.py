@@ -56,7 +56,7 @@ ROOMS = (
     *("errors", "arrays", "fingerprint", "privacy", "noise", "spaces", "run", "closeness"),
     *("prediction", "budget", "windows", "skip", "step", "mechanism", "randomness", "validation"),
     *("session", "batch"),
-    *("outlook", "testing", "sample", "demo", "lbs", "sending", "answers", "client"),
+    *("testing", "sample", "forecast", "outlook", "demo", "lbs", "sending", "answers", "client"),
     "__init__",
 )
 

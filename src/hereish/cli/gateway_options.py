@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,11 +38,43 @@ class Where(NamedTuple):
     def opened(self, *, check: bool = True) -> Iterator[Ledger]:
         """The ledger for one command."""
         _, ledger_class = _gateway()
-        ledger = ledger_class.open(self.places(), check=check, pool=1)
+        where = self.places()
+        ledger = ledger_class.open(where, check=check, pool=1)
+        if ledger.made:
+            click.echo(f"hereish: note: {made_new(where)}", err=True)
         try:
             yield ledger
         finally:
             ledger.close()
+
+
+def made_new(where: Places) -> str:
+    """Where the parts of a new ledger are."""
+    if os.environ.get("HEREISH_KEY") is not None:
+        key = "its key is that of HEREISH_KEY"
+    else:
+        key = f"its key is {where.key_file}"
+    return (
+        f"made a new ledger: {database_shown(where.database)}; {key}, and its high-water mark is "
+        f"{where.mark}. Without the key the ledger cannot be used: back up the key apart from the "
+        "ledger, and the mark not at all"
+    )
+
+
+def database_shown(url: str) -> str:
+    """The file of SQLite, or the address without its password."""
+    from sqlalchemy import make_url
+
+    address = make_url(url)
+    if address.get_backend_name() == "sqlite" and address.database:
+        return address.database
+    return address.render_as_string(hide_password=True)
+
+
+def hint(words: str, *arguments: str, **options_: str) -> str:
+    """Another command for the same ledger, as a shell takes it."""
+    here = {name: value for name, value in options.said().items() if name in Where._fields}
+    return options.command_line(words, arguments, options_ | here)
 
 
 _WHERE = "Where the ledger is"
@@ -160,11 +193,10 @@ def policy_of(
     every: str,
     on_exhausted: str,
 ) -> Policy:
-    """The policy that the options describe."""
-    _gateway()
+    """The policy that the options describe, after a warning if it promises little."""
     from hereish.gateway.policy import Policy
 
-    common: dict[str, Any] = {
+    told: dict[str, Any] = {
         "window": window if window in ("day", "none") else str(units.duration_s(window)),
         "time_zone": time_zone,
         "interval_s": 0.0 if every == "0" else units.duration_s(every),
@@ -173,26 +205,28 @@ def policy_of(
     if settings is not None:
         options.unless_in_settings()
         found = tuned.read(settings)
-        return Policy(
-            level=found.level,
-            radius_m=found.radius_m,
-            accuracy_m=found.noise_accuracy_m,
-            eta=found.eta,
-            gamma=found.gamma,
-            prediction_rate=found.prediction_rate,
-            skip_kmh=found.speed_kmh,
-            skip_limit_m=found.limit_m,
-            skip_since="tested" if found.restart else "hard",
-            **common,
-        )
-    if (accuracy is None) == (reports is None):
+        told |= {
+            "level": found.level,
+            "radius_m": found.radius_m,
+            "accuracy_m": found.noise_accuracy_m,
+            "eta": found.eta,
+            "gamma": found.gamma,
+            "prediction_rate": found.prediction_rate,
+            "skip_kmh": found.speed_kmh,
+            "skip_limit_m": found.limit_m,
+            "skip_since": "tested" if found.restart else "hard",
+        }
+    elif (accuracy is None) == (reports is None):
         raise ParameterError("give either --accuracy, such as 3km, or --reports, such as 30")
-    return Policy(
-        level=units.level(level),
-        radius_m=units.length_m(radius),
-        accuracy_m=None if accuracy is None else units.length_m(accuracy),
-        reports=reports,
-        mechanism=mechanism,  # type: ignore[arg-type]  # one of the choices
-        skip_kmh=None if skip_speed == "off" else units.speed_kmh(skip_speed),
-        **common,
-    )
+    else:
+        told |= {
+            "level": units.level(level),
+            "radius_m": units.length_m(radius),
+            "accuracy_m": None if accuracy is None else units.length_m(accuracy),
+            "reports": reports,
+            "mechanism": mechanism,
+            "skip_kmh": None if skip_speed == "off" else units.speed_kmh(skip_speed),
+        }
+    policy = Policy(**told)
+    options.warned(policy.build())
+    return policy

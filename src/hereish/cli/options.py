@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -10,11 +13,12 @@ import click
 
 from hereish import Privacy, SkipBySpeed, fixed_rate, fixed_utility, independent
 from hereish.cli import units
+from hereish.cli.words import far, long
 from hereish.errors import ParameterError
 from hereish.mechanism import OnExhausted, PredictiveMechanism
 from hereish.traces.files import UsersFrom
 from hereish.traces.sources import FORMATS
-from hereish.windows import Day, Window
+from hereish.windows import Day, Every, Window
 
 OTHER = "Other"
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
@@ -123,6 +127,69 @@ def on_exhausted(group: str) -> Decorator:
     )
 
 
+_PASSWORD = re.compile(r"(://[^:/@]*):[^@]*@")
+
+
+def said() -> dict[str, str]:
+    """The options that the command line gives, by their names in Python; flags are not among them.
+
+    What the environment says holds for the next command too, and is not repeated; nor is a password
+    in an address, since this is for printing.
+    """
+    ctx = click.get_current_context()
+    return {
+        param.name: _PASSWORD.sub(r"\1:***@", str(ctx.params[param.name]))
+        for param in ctx.command.params
+        if isinstance(param, click.Option)
+        and param.name is not None
+        and not param.is_flag
+        and ctx.get_parameter_source(param.name) is click.core.ParameterSource.COMMANDLINE
+    }
+
+
+def command_line(words: str, arguments: Sequence[str], options: Mapping[str, str | None]) -> str:
+    """A command of ours as a shell takes it, whatever is in the values."""
+    given = [
+        part
+        for name, value in options.items()
+        if value is not None
+        for part in (f"--{name.replace('_', '-')}", value)
+    ]
+    dashed = any(argument.startswith("-") for argument in arguments)
+    rest = [*given, "--", *arguments] if dashed else [*arguments, *given]
+    return shlex.join(["hereish", *words.split(), *rest])
+
+
+_WEAK_LEVEL = math.log(100.0)
+_SHORT_WINDOW_S = 3600.0
+
+
+def warn(words: str) -> None:
+    """On standard error; what was asked for is done all the same."""
+    click.echo(f"hereish: warning: {words}", err=True)
+
+
+def warned(mechanism: PredictiveMechanism) -> PredictiveMechanism:
+    """The same mechanism, after a warning if it promises little."""
+    level, radius_m = mechanism.privacy.level, mechanism.privacy.radius_m
+    if level > _WEAK_LEVEL:
+        odds = f"{math.exp(level):.4g}" if level < math.log(1e6) else "more than a million"
+        warn(
+            f"level {level:.4g} lets an observer tell two places {far(radius_m)} apart with odds "
+            f"of {odds} to 1; above ln 100 (100 to 1) that is hardly private: choose a lower "
+            "level, such as 'ln 10', or a larger radius"
+        )
+    window = mechanism.window
+    if isinstance(window, Every) and window.duration.total_seconds() < _SHORT_WINDOW_S:
+        length_s = window.duration.total_seconds()
+        budgets = f"{86400.0 / length_s:.0f}"
+        warn(
+            f"a window of {long(length_s)} is {budgets} budgets a day, and together they tell up "
+            f"to {budgets} times as much as the level says: choose a window of hours, or day"
+        )
+    return mechanism
+
+
 _IN_SETTINGS = ("level", "radius", "accuracy", "reports", "mechanism", "skip_speed")
 
 
@@ -186,7 +253,7 @@ def mechanism(
     window: Window | None = None,
     on_exhausted: OnExhausted = "stop",
 ) -> PredictiveMechanism:
-    """The mechanism that the options describe."""
+    """The mechanism that the options describe, after a warning if it promises little."""
     privacy = Privacy(units.level(level), units.length_m(radius))
     if (accuracy is None) == (reports is None):
         raise ParameterError("give either --accuracy, such as 3km, or --reports, such as 30")
@@ -195,15 +262,19 @@ def mechanism(
     if kind == "independent":
         if skip is not None:
             raise ParameterError("--skip-speed spares tests, and independent noise has none")
-        return independent(
-            privacy,
-            reports=reports,
-            accuracy_m=accuracy_m,
-            window=window,
-            on_exhausted=on_exhausted,
+        return warned(
+            independent(
+                privacy,
+                reports=reports,
+                accuracy_m=accuracy_m,
+                window=window,
+                on_exhausted=on_exhausted,
+            )
         )
     if accuracy_m is not None:
-        return fixed_utility(
-            privacy, accuracy_m, skip=skip, window=window, on_exhausted=on_exhausted
+        return warned(
+            fixed_utility(privacy, accuracy_m, skip=skip, window=window, on_exhausted=on_exhausted)
         )
-    return fixed_rate(privacy, reports or 0, skip=skip, window=window, on_exhausted=on_exhausted)
+    return warned(
+        fixed_rate(privacy, reports or 0, skip=skip, window=window, on_exhausted=on_exhausted)
+    )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from typing import Any
 
 import click
 
-from hereish.cli import options
+from hereish.cli import _forecast, gateway_options, options
 from hereish.cli.words import far
-from hereish.outlook import Outlook, outlook
+from hereish.forecast import Outlook, outlook
 from hereish.privacy import Privacy
 
 EXAMPLE = """\b
@@ -23,26 +24,23 @@ Examples:
 @click.command(
     cls=options.Command, epilog=EXAMPLE, short_help="what a setting means, before it is used"
 )
-@options.promise
-@options.spending
+@gateway_options.policy
 @options.option("Other", "--json", "as_json", is_flag=True, help="The same numbers for programs.")
-def command(
-    level: str,
-    radius: str,
-    accuracy: str | None,
-    reports: int | None,
-    mechanism: str,
-    as_json: bool,
-) -> None:
-    """Say what a setting means: how far reports lie from the truth, how many there are, and what an
-    observer can tell. Give --accuracy or --reports.
+def command(as_json: bool, **said: Any) -> None:
+    """Say what a setting means: how far reports lie from the truth, how many there are, when the
+    budget will be gone, and what an observer can tell. Give --accuracy or --reports. The options
+    are those of hereish user add.
     """
-    built = options.mechanism(level, radius, accuracy, reports, mechanism)
+    policy = gateway_options.policy_of(**said)
+    built = policy.build()
     numbers = outlook(built)
     if as_json:
-        click.echo(json.dumps(_plain(numbers), indent=2))
+        found = dataclasses.asdict(_forecast.of(policy))
+        click.echo(json.dumps(_plain(numbers) | {"forecast": found}, indent=2))
     else:
         click.echo(words(numbers, built.privacy))
+        click.echo()
+        _forecast.tell(policy, "plan")
 
 
 def _plain(numbers: Outlook) -> dict[str, object]:

@@ -166,7 +166,7 @@ def _tuned(name: str, window: Window, on_exhausted: OnExhausted) -> PredictiveMe
     from hereish.evaluation.settings import read
 
     options.unless_in_settings()
-    return read(name).mechanism(window, on_exhausted)
+    return options.warned(read(name).mechanism(window, on_exhausted))
 
 
 def _window(name: str, time_zone: str | None) -> Window:

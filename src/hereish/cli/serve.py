@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import os
 import shutil
@@ -87,6 +88,9 @@ def command(
     except ImportError:
         raise ParameterError("the gateway needs more: pip install 'hereish[gateway]'") from None
     _unless_taken(host, port)
+    reached = public_address(host)
+    if reached is not None:
+        options.warn(reached)
     logs.set_up(log_level)
     folder = Path(tempfile.mkdtemp(prefix="hereish-demo-")) if demo else None
     try:
@@ -98,6 +102,9 @@ def command(
         else:
             found = where.places()
         ledger = Ledger.open(found)
+        if ledger.made and not demo:
+            # Not on standard error, where the log is: lines of JSON.
+            click.echo(gateway_options.made_new(found))
         click.echo(_demo(ledger, host, port) if demo else _hello(ledger, host, port))
         if not serve(create_app(ledger, per_s=rate), host, port):
             raise HereishError(f"the gateway could not start on {host} port {port}")
@@ -127,6 +134,22 @@ def _unless_taken(host: str, port: int) -> None:
         ) from None
 
 
+def public_address(host: str) -> str | None:
+    """What to say if others than this machine can reach the address."""
+    try:
+        found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
+    except OSError:
+        return None  # it cannot be listened on either, and that is said
+    addresses = [ipaddress.ip_address(str(one).partition("%")[0]) for one in found]
+    if all((getattr(one, "ipv4_mapped", None) or one).is_loopback for one in addresses):
+        return None
+    return (
+        f"other machines can reach {host}, and what is sent to it, tokens and true places, travels "
+        "in the clear: use --host 127.0.0.1 with a proxy that speaks TLS in front, unless a "
+        "container or a firewall lets nobody but such a proxy in"
+    )
+
+
 def _address(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -136,7 +159,8 @@ def _hello(ledger: Ledger, host: str, port: int) -> str:
 
     words = f"hereish listens on {_address(host, port)}, and ends with Ctrl-C."
     if not accounts.listed(ledger):
-        words += " There is no user yet: hereish user add NAME --accuracy 3km"
+        first = gateway_options.hint("user add", "NAME", accuracy="3km")
+        words += f" There is no user yet: {first}"
     return words
 
 

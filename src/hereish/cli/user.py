@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hereish.cli import gateway_options, options
+from hereish.cli import _forecast, gateway_options, options
 from hereish.cli.gateway_options import Where
 from hereish.cli.words import far
 
@@ -50,7 +50,10 @@ def add(name: str, where: Where, **said: Any) -> None:
 
         accounts.add_user(ledger, name, policy)
     click.echo(f"added {name}. {policy.build().guarantee}")
-    click.echo(f"Now a token for each device: hereish token new {name} --device phone")
+    _forecast.tell(policy, "user policy", name)
+    token = gateway_options.hint("token new", name, device="phone")
+    click.echo(f"Now a token for each device: {token}")
+    _note_utc(policy)
 
 
 @command.command(cls=options.Command)
@@ -69,6 +72,8 @@ def policy(name: str, where: Where, **said: Any) -> None:
         waits = accounts.shown(ledger, name).waiting is not None
     when = "from the next window on" if waits else "from now on: nothing was reported yet"
     click.echo(f"policy {version} of {name} applies {when}. {new.build().guarantee}")
+    _forecast.tell(new, "user policy", name)
+    _note_utc(new)
 
 
 @command.command("list", cls=options.Command)
@@ -87,7 +92,8 @@ def list_(where: Where, as_json: bool) -> None:
     for name, disabled_s in found:
         click.echo(name if disabled_s is None else f"{name}  (disabled {_date(disabled_s)})")
     if not found:
-        click.echo("there is no user yet: hereish user add NAME --accuracy 3km", err=True)
+        first = gateway_options.hint("user add", "NAME", accuracy="3km")
+        click.echo(f"there is no user yet: {first}", err=True)
 
 
 @command.command(cls=options.Command)
@@ -142,6 +148,16 @@ def _set_disabled(name: str, disabled: bool, where: Where) -> None:
 
         accounts.set_disabled(ledger, name, disabled)
     click.echo(f"{name} is {'disabled' if disabled else 'enabled'}")
+
+
+def _note_utc(policy: Policy) -> None:
+    """A day that begins in the middle of somebody's day is seldom meant."""
+    if policy.window == "day" and "time_zone" not in options.said():
+        click.echo(
+            "hereish: note: days begin at midnight UTC; give --time-zone, such as Europe/Helsinki, "
+            "for those of where the user lives",
+            err=True,
+        )
 
 
 def _date(at_s: float) -> str:
@@ -200,7 +216,8 @@ def _in_words(account: Account, forwards: int) -> str:
         marks += [f"revoked {_date(token.revoked_s)}"] if token.revoked_s is not None else []
         rows.append((f"token {token.id}", f"{token.device}: {', '.join(marks)}"))
     if not account.tokens:
-        rows.append(("tokens", f"none yet: hereish token new {account.name} --device phone"))
+        new = gateway_options.hint("token new", account.name, device="phone")
+        rows.append(("tokens", f"none yet: {new}"))
     width = max(len(name) for name, _ in rows)
     table = "\n".join(f"  {name.ljust(width)}   {value}" for name, value in rows)
     return f"{account.name}\n{table}"

@@ -6,6 +6,7 @@ import base64
 import binascii
 import hashlib
 import os
+import shlex
 import stat
 import struct
 from pathlib import Path
@@ -79,7 +80,8 @@ def load(path: Path, *, create: bool) -> Keys:
     except UnicodeDecodeError:
         text, mode = "", 0
     if mode & (stat.S_IROTH | stat.S_IWOTH):
-        raise KeyTrouble(f"everybody on this machine can read the key: chmod 600 {path}")
+        remedy = f"chmod 600 {shlex.quote(str(path))}"
+        raise KeyTrouble(f"everybody on this machine can read the key: {remedy}")
     return Keys(_decoded(text, str(path)))
 
 

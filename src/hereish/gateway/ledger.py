@@ -63,6 +63,7 @@ class Ledger:
         self.keys = keys
         self.mark = mark
         self.restored: str | None = None
+        self.made = False  # by `open`, since there was none
         self._rules: dict[int, Rules] = {}  # policies never change in an era, so they may be kept
         database.on_connect = self._connected
 
@@ -104,6 +105,7 @@ class Ledger:
             database.close()
             raise
         opened = cls(database, keys, mark)
+        opened.made = known is None
         try:
             if check:
                 with database.reading():

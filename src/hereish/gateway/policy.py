@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from hereish.errors import ParameterError
+from hereish.forecast import outlook
 from hereish.mechanism import (
     OnExhausted,
     PredictiveMechanism,
@@ -17,7 +18,6 @@ from hereish.mechanism import (
     fixed_utility,
     independent,
 )
-from hereish.outlook import outlook
 from hereish.privacy import Privacy
 from hereish.skip import SkipBySpeed
 from hereish.windows import Day, Every, NoReset, Window

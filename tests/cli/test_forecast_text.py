@@ -1,0 +1,112 @@
+"""When a budget will be gone, in the words of `hereish plan`, and what would last instead."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+from terminal import Terminal
+
+from hereish.cli.words import long
+
+
+@pytest.fixture
+def hereish(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    return Terminal(monkeypatch)
+
+
+NOON = "the budget will be gone between 1"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("--accuracy 3km", (NOON, "(at 06:00 if every guess fails)", "released until midnight")),
+        ("--accuracy 3km --on-exhausted predict", (NOON, "repeated, untested, until midnight")),
+        ("--accuracy 7km", ("lasts the day", "(until 14:00 if every guess fails)")),
+        ("--accuracy 3km --every 2h", ("a report every 2 h", "the day, even if every guess fails")),
+        ("--accuracy 3km --every 3d", ("every 3 days the budget lasts the day",)),
+        ("--accuracy 5km", ("lasts the day on", "% of ordinary days", "if every guess fails")),
+        ("--accuracy 3km --every 0", ("As every fix is a report,", "or after 12 if every guess")),
+        (
+            "--accuracy 3km --every 10s",
+            ("every 10 s", " reports, typically ", " min), or after 12 "),
+        ),
+        ("--accuracy 3km --window none", ("after 2", " h), or after 12 ", "released ever again")),
+        ("--reports 3000 --window none", ("lasts for more than 1500 reports",)),
+        ("--accuracy 3km --window 12h", ("each window of 12 h in ", "until the next window")),
+        ("--accuracy 3km --window 10min", ("lasts each window of 10 min, even if every",)),
+        ("--accuracy 200m", ("pays for the first report ever and no other",)),
+        ("--reports 17 --mechanism independent", ("will be gone at 08:30; after that nothing",)),
+        ("--reports 48 --mechanism independent", ("the budget lasts the day.",)),
+        ("--accuracy 3km --skip-speed 3km/h", ("gone between 17:",)),
+    ],
+)
+def test_plan_says_when_the_budget_will_be_gone(
+    hereish: Terminal, said: str, words: tuple[str, ...]
+) -> None:
+    done = hereish("plan", *said.split())
+    assert done.code == 0, done.err
+    for part in (*words, "a forecast from these settings alone", "made-up ordinary days"):
+        assert part in done.out
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "--accuracy 3km",
+        "--accuracy 3km --every 1h --level 'ln 10'",
+        "--reports 30 --on-exhausted predict --time-zone Asia/Tokyo",
+        "--accuracy 3km --mechanism independent",
+        "--accuracy 3km --window 12h",
+        "--accuracy 3km --every 0",
+        "--accuracy 3km --skip-speed 3km/h",
+        "--accuracy 400m --radius 20m",
+    ],
+)
+def test_what_it_recommends_lasts(hereish: Terminal, said: str) -> None:
+    done = hereish("plan", *shlex.split(said))
+    found = re.findall(r"^  (hereish plan .*)$", done.out, re.M)
+    assert found
+    for line in found:
+        again = hereish(*shlex.split(line)[1:], "--json")
+        assert again.code == 0, again.err
+        assert json.loads(again.out)["forecast"]["lasts_share"] >= 0.95
+        assert "level" not in said or "--level 'ln 10'" in line, "what was said is said again"
+
+
+def test_what_lasts_needs_no_recommendation(hereish: Terminal) -> None:
+    assert "one of:" not in hereish("plan", "--accuracy", "7km").out
+
+
+def test_programs_get_the_forecast_with_its_units(hereish: Terminal) -> None:
+    done = hereish("plan", "--accuracy", "3km", "--time-zone", "Europe/Helsinki", "--json")
+    told = json.loads(done.out)["forecast"]
+    assert told["interval_s"] == 1800
+    assert told["time_zone"] == "Europe/Helsinki"
+    assert told["ends_if_every_guess_fails"] == {"reports": 12, "after_s": 21600.0, "at": "06:00"}
+    typical = told["ends_typical"]
+    assert typical["after_s"] == 1800 * typical["reports"]
+    assert told["ends_early"]["at"] < typical["at"] < told["ends_late"]["at"]
+    assert told["lasts_share"] == 0.0
+
+
+def test_plan_needs_nothing_of_the_gateway() -> None:
+    code = (
+        "import sys; sys.modules['sqlalchemy'] = None; sys.argv = ['hereish', 'plan', "
+        "'--accuracy', '3km']; from hereish.cli import main; main()"
+    )
+    done = subprocess.run(  # noqa: S603  # our own interpreter and our own words
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert NOON in done.stdout
+
+
+def test_durations_are_said_as_people_do() -> None:
+    said = [long(s) for s in (45.0, 90.0, 1800.0, 3600.0, 5400.0, 86400.0, 172800.0)]
+    assert said == ["45 s", "1.5 min", "30 min", "1 h", "1.5 h", "24 h", "2 days"]
