@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +20,3 @@ def all_finite(values: PerLane) -> bool:
     if isinstance(values, np.ndarray):
         return bool(np.count_nonzero(np.isfinite(values)) == values.size)
     return math.isfinite(values)
-
-
-Shared = TypeVar("Shared")
-
-
-def frozen(values: Shared) -> Shared:
-    """The same array, read-only from now on; a plain number is that already."""
-    if isinstance(values, np.ndarray):
-        array: NDArray[Any] = values
-        array.flags.writeable = False
-    return values

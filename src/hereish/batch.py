@@ -128,7 +128,7 @@ def _block(
 ) -> None:
     """Run some traces, sorted from the longest to the shortest, to their ends."""
     columns = {name: getattr(out, name) for name in _WRITTEN}
-    run = m.run(len(traces)) if out.run is None else out.run.take(traces)
+    run = m.run(len(traces)) if out.run is None else out.run.take(traces).frozen()
     # With one budget for ever, a lane that stopped never releases again and can be left.
     final = m.on_exhausted == "stop" and isinstance(m.window, NoReset)
     done = 0

@@ -349,7 +349,7 @@ def _rehearse(m: PredictiveMechanism) -> None:
         reports=np.ones(lanes, dtype=np.int64),
         hard_at_s=at_s,
         tested_at_s=at_s,
-    )
+    ).frozen()
     for run in (empty, seen):
         name = "prediction, budget manager, skip rule or window"
         part(name, partial(_fits, m, run, at_s + 60.0), (lanes,), "b")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hereish.arrays import Bools, Floats, Ints, frozen
+from hereish.arrays import Bools, Floats, Ints
 
 NO_WINDOW = np.iinfo(np.int64).min
 
@@ -71,7 +71,7 @@ class Run(NamedTuple):
     def frozen(self) -> Run:
         """The same run, whose arrays can be read and not written to from now on."""
         for field in self:
-            frozen(field)
+            field.setflags(write=False)
         return self
 
     def take(self, lanes: Any) -> Run:
@@ -94,4 +94,4 @@ class Run(NamedTuple):
             spent=np.where(new, 0.0, self.spent),
             ended=self.ended & ~new,
             window=np.where(new, window, self.window),
-        )
+        ).frozen()

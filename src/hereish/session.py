@@ -181,7 +181,7 @@ class Session:
         drawn = state.get("drawn", 0)
         if type(drawn) is not int or not 0 <= drawn < _MOST_DRAWN:
             raise StateError("the saved number of draws must be a whole number from 0")
-        session._run = _restored(mechanism, state.get("run"))
+        session._run = _restored(mechanism, session._run, state.get("run"))
         if seed is not None:
             session._draws = SeededDraws(seed, skip=drawn)
         return session
@@ -209,8 +209,7 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _restored(m: PredictiveMechanism, fields: Any) -> Run:
-    empty = m.run(1)
+def _restored(m: PredictiveMechanism, empty: Run, fields: Any) -> Run:
     saved = [name for name in Run._fields if name != "mechanism"]
     if not isinstance(fields, dict) or set(fields) != set(saved):
         raise StateError(f"a saved run must have the fields {', '.join(saved)}")
@@ -222,10 +221,14 @@ def _restored(m: PredictiveMechanism, fields: Any) -> Run:
     return run
 
 
+# What JSON has for the kinds of arrays; numbers that it lacks are texts.
+_PLAIN_KINDS = {"b": (bool,), "i": (int,), "f": (float, int, str)}
+
+
 def _array(name: str, value: Any, like: NDArray[Any]) -> NDArray[Any]:
     """A saved field as the array of one lane that it was."""
-    kinds: dict[str, tuple[type, ...]] = {"b": (bool,), "i": (int,), "f": (float, int, str)}
-    if not all(type(each) in kinds[like.dtype.kind] for each in _flat(value)):
+    kinds = _PLAIN_KINDS[like.dtype.kind]
+    if type(value) not in kinds and not all(type(each) in kinds for each in _flat(value)):
         raise StateError(f"the saved run has a broken {name}")
     try:
         array = np.array(value, dtype=like.dtype)[None]

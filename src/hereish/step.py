@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hereish.arrays import Bools, Floats, Ints, PerLane, all_finite, frozen
+from hereish.arrays import Bools, Floats, Ints, PerLane, all_finite
 from hereish.budget import Plan
 from hereish.errors import PartError
 from hereish.prediction import Parrot
@@ -19,6 +19,9 @@ from hereish.spaces import fault
 
 if TYPE_CHECKING:
     from hereish.mechanism import PredictiveMechanism
+
+
+_FEW = 16
 
 
 class Release(NamedTuple):
@@ -70,10 +73,9 @@ def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
     Parts see the run and the time read-only. What the bound stands on is copied before they run,
     so that even a part that writes all the same cannot hand out budget.
     """
-    at_s = frozen(at_s.view())
+    at_s = at_s.view()
+    at_s.setflags(write=False)
     run = in_window(m, run, at_s)
-    if any(field.flags.writeable for field in run):  # made by hand; a step's are read-only
-        run = run.take(slice(None)).frozen()
     spent, ended, window = run.spent.copy(), run.ended.copy(), run.window.copy()
     guess = _guess(m, run, at_s)  # [S1]
     plan = m.budget(run, at_s)  # [S2]
@@ -98,7 +100,7 @@ def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
     if m.smallest_eps:
         check_grid(m, eps_noise)  # [S9]
     fits = m.bound.fits(spent, eps_test + eps_noise) & ~ended  # [S4]
-    run = run._replace(spent=frozen(spent), ended=frozen(ended), window=frozen(window))
+    run = run._replace(spent=spent, ended=ended, window=window)
     return Prepared(run, at_s, guess, eps_test, eps_noise, threshold, known, fits, all_tested)
 
 
@@ -150,9 +152,9 @@ def decide(m: PredictiveMechanism, prepared: Prepared, x: Floats, u: Floats) -> 
             released = fits | known
         value[~released] = np.nan
     cost = np.asarray(eps_test + eps_noise * hard)  # [S8]
+    for shared in (value, hard):  # with the run
+        shared.setflags(write=False)
     release = Release(value, released, hard, cost, eps_test, eps_noise, threshold)
-    for field in release:
-        frozen(field)
     ended = run.ended if all_fit else ~fits
     asked = None if all_tested and all_fit else np.less(threshold, np.inf)
     return release, _record(run, release, at_s, ended, asked, m.tracks).frozen()
@@ -232,7 +234,9 @@ def _guess(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
     wrong = fault(m.space, guess[guess[:, 0] == guess[:, 0]])
     if wrong is not None:
         raise PartError(f"the prediction returned a point that is not in the space: {wrong[1]}")
-    return frozen(m.space.snap(guess))
+    guess = m.space.snap(guess)
+    guess.setflags(write=False)
+    return guess
 
 
 def _checked_plan(plan: Plan, lanes: int) -> tuple[PerLane, PerLane, PerLane]:
@@ -240,14 +244,15 @@ def _checked_plan(plan: Plan, lanes: int) -> tuple[PerLane, PerLane, PerLane]:
 
     Refuses a plan that would pay the user back, or ask for noise without a budget.
     """
-    eps_test, eps_noise, threshold = (_owned(number, lanes) for number in plan[:3])
-    if isinstance(eps_test, float) and isinstance(eps_noise, float) and eps_test >= 0.0 < eps_noise:
-        sound = True
+    eps_test, eps_noise, threshold, _ = plan
+    if type(eps_test) is type(eps_noise) is type(threshold) is float:
+        if eps_test >= 0.0 < eps_noise and threshold == threshold:
+            return eps_test, eps_noise, threshold  # numbers cannot be changed
     else:
-        paid = np.greater_equal(eps_test, 0.0) & np.greater(eps_noise, 0.0)
-        # With +inf it costs nothing, whatever the plan says.
-        sound = bool(np.all(paid | np.equal(threshold, np.inf)))
-    if not (sound and np.all(np.equal(threshold, threshold))):
+        eps_test, eps_noise, threshold = (_owned(number, lanes) for number in plan[:3])
+    paid = np.greater_equal(eps_test, 0.0) & np.greater(eps_noise, 0.0)
+    # With +inf it costs nothing, whatever the plan says.
+    if not (np.all(paid | np.equal(threshold, np.inf)) and np.all(np.equal(threshold, threshold))):
         raise PartError(
             "the budget manager must plan eps_test >= 0 and eps_noise > 0 (unless the threshold "
             "is +inf) and a threshold that is a number"
@@ -266,7 +271,8 @@ def _owned(number: PerLane, lanes: int) -> PerLane:
             f"the budget manager must plan numbers, or arrays of shape {(lanes,)}, "
             f"found shape {owned.shape}"
         )
-    return frozen(owned)
+    owned.setflags(write=False)
+    return owned
 
 
 def check_grid(m: PredictiveMechanism, eps_noise: PerLane) -> None:
@@ -288,8 +294,12 @@ def _check_uniforms(m: PredictiveMechanism, u: Floats, lanes: int) -> None:
             f"draws must give {(lanes, m.uniforms)} uniforms, found {u.shape} {u.dtype}; "
             "nothing was released"
         )
-    # NaN is neither above 0 nor below 1.
-    if u.size and not (u.min() > 0.0 and u.max() < 1.0):
+    # NaN is neither above 0 nor below 1. The few of a live report are looked at sooner in Python.
+    if u.size <= _FEW:
+        proper = all(0.0 < number < 1.0 for number in u.ravel().tolist())
+    else:
+        proper = bool(u.min() > 0.0 and u.max() < 1.0)
+    if not proper:
         raise PartError("uniforms must lie strictly between 0 and 1; nothing was released")
 
 

@@ -83,10 +83,11 @@ class Day:
     def index(self, at_s: Floats) -> Ints | None:
         if not len(at_s):
             return np.empty(0, dtype=np.int64)
-        if not (np.min(at_s) >= _FIRST_S and np.max(at_s) <= _LAST_S):
+        low_s, high_s = float(at_s.min()), float(at_s.max())
+        if not (low_s >= _FIRST_S and high_s <= _LAST_S):
             raise PointError("a time lies outside the years 1800 to 2500; check the clock")
-        first, starts = _days(self.time_zone, float(np.min(at_s)), float(np.max(at_s)))
-        return first + _EPOCH_DAY - 1 + np.searchsorted(starts, at_s, side="right")
+        first, starts = _days(self.time_zone, low_s, high_s)
+        return first + _EPOCH_DAY - 1 + starts.searchsorted(at_s, side="right")
 
     def covers(self, index: int | None = None) -> str:
         if index is None:
