@@ -172,8 +172,9 @@ class Clerk:
                     room -= self._given(line, min(room, _TURN), pieces, lines)
                     line.served = line.user is not None
                     self._queue(line)  # of strangers: they may have nothing in common
-                for line in list(lines):  # if nobody waits for the rest of the room
-                    room -= self._given(line, room, pieces, lines)
+                if len(lines) == 1:  # nobody else waits, neither for the room nor in it
+                    for line in list(lines):
+                        self._given(line, room, pieces, lines)
             return pieces
 
     def _given(
