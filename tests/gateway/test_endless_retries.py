@@ -182,7 +182,8 @@ def test_a_report_without_a_time_is_of_now_and_says_so(stage: Hostile) -> None:
     first = body_of(stage.ask("POST", "/v1/report", "carol", json={**place, "id": "r1"}))
     again = body_of(stage.ask("POST", "/v1/report", "carol", json={**place, "id": "r1"}))
     assert {**again, "remaining": 0, "spent": 0} == {**first, "remaining": 0, "spent": 0}
-    for at in ("", "now", [], {}, True):
+    wrong: list[object] = ["", "now", [], {}, True]
+    for at in wrong:
         told = stage.ask("POST", "/v1/report", "carol", json={**place, "at": at})
         assert told.status_code == 422
 

@@ -9,11 +9,12 @@ carry names a device and proves nothing: nobody reads it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
-from hereish.gateway.fixes import Fix, Nonsense, Points
+from hereish.gateway.fixes import Fix, Nonsense, Points, Release
 from hereish.gateway.protocols.parsing import (
     coordinates,
     iso_s,
@@ -169,3 +170,17 @@ def _fix(lat: object, lon: object, at_s: float) -> Fix:
     if place is None:
         raise Nonsense("a position needs a latitude and a longitude in degrees", "place")
     return Fix(*place, at_s)
+
+
+def query(release: Release, device: str | None, *, accuracy: bool = True) -> str:
+    """A release as the query of a request: these fields and no others, whatever the phone sent.
+
+    Whole seconds, since Traccar takes no fraction of them. It reads the accuracy from `accuracy`
+    and PhoneTrack from `acc`. Without a device the address names it.
+    """
+    fields: dict[str, object] = {} if device is None else {"id": device}
+    fields |= {"lat": release.lat, "lon": release.lon, "timestamp": int(release.at_s)}
+    if accuracy:
+        radius_m = max(1, math.ceil(release.accuracy_m))
+        fields |= {"accuracy": radius_m, "acc": radius_m}
+    return urlencode(fields)

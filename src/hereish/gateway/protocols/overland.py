@@ -70,22 +70,24 @@ def _is_where_it_was(properties: dict[str, Any]) -> bool:
     return properties.get("type") != "trip" and properties.get("action") in (None, "visit")
 
 
-def batch(releases: Sequence[Release], tid: str | None) -> dict[str, Any]:
+def batch(
+    releases: Sequence[Release], device: str | None, *, accuracy: bool = True
+) -> dict[str, Any]:
     """Releases in this format: these properties and no others, whatever the phone sent.
 
-    Receivers want a device; they get the initials, or our name, but not what it is called here.
+    Receivers want a device; they get what the operator named, the initials, or our name, but not
+    what it is called here.
     """
-    return {"locations": [_feature(release, tid or "hereish") for release in releases]}
+    return {"locations": [_feature(release, device or "hereish", accuracy) for release in releases]}
 
 
-def _feature(release: Release, device: str) -> dict[str, Any]:
+def _feature(release: Release, device: str, accuracy: bool) -> dict[str, Any]:
     moment = datetime.fromtimestamp(release.at_s, UTC)
+    properties: dict[str, Any] = {"timestamp": moment.isoformat().replace("+00:00", "Z")}
+    if accuracy:
+        properties["horizontal_accuracy"] = max(1, math.ceil(release.accuracy_m))
     return {
         "type": "Feature",
         "geometry": {"type": "Point", "coordinates": [release.lon, release.lat]},
-        "properties": {
-            "timestamp": moment.isoformat().replace("+00:00", "Z"),
-            "horizontal_accuracy": max(1, math.ceil(release.accuracy_m)),
-            "device_id": device,
-        },
+        "properties": {**properties, "device_id": device},
     }

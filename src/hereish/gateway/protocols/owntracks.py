@@ -77,17 +77,25 @@ def tracker_id(value: object) -> str | None:
     return value.strip()[:_TID_LENGTH] or None
 
 
-def location(release: Release, tid: str | None) -> dict[str, Any]:
-    """A release as a message: these fields and no others, whatever the phone sent."""
+def location(
+    release: Release, tid: str | None, *, topic: str | None = None, accuracy: bool = True
+) -> dict[str, Any]:
+    """A release as a message: these fields and no others, whatever the phone sent.
+
+    Receivers know a device by the topic, if there is one, or by the initials.
+    """
     message: dict[str, Any] = {
         "_type": "location",
         "lat": release.lat,
         "lon": release.lon,
         "tst": int(release.at_s),
-        "acc": max(1, math.ceil(release.accuracy_m)),
     }
+    if accuracy:
+        message["acc"] = max(1, math.ceil(release.accuracy_m))
     initials = tracker_id(tid)
-    return message if initials is None else {**message, "tid": initials}
+    if initials is not None:
+        message["tid"] = initials
+    return message if topic is None else {**message, "topic": topic}
 
 
 def answer(release: Release | None, tid: str | None, passphrase: str | None) -> bytes:
