@@ -341,3 +341,60 @@ def test_what_a_client_sends_stays_in_its_order(
     mine = [points for one in seen for who, points in one if who == token]
     assert mine[-1] == 1
     assert count(ledger) == 602
+
+
+def test_a_stranger_stays_in_order_too(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that this process has not seen: its next request comes after its batch."""
+    one_thread(monkeypatch)
+    token, other = users(ledger, 2)
+    asks = [batch(token, 100), batch(token, 1, NOON_S + 900), batch(other, 100)]
+    told = together(Clerk(ledger), asks)
+    assert all(isinstance(one, Reported) for one in told)
+    assert count(ledger) == 201
+
+
+def test_a_client_that_goes_away_is_not_in_the_way_of_its_next_request(ledger: Ledger) -> None:
+    [token] = users(ledger, 1)
+    clerk = Clerk(ledger)
+
+    async def everybody() -> list[Reported]:
+        async def gone(ask: Ask) -> None:
+            waits = asyncio.create_task(clerk.report(ask))
+            await asyncio.sleep(0)
+            waits.cancel()
+
+        await gone(batch(token, 40))  # before anybody is served
+        clerk.start()
+        first = await clerk.report(batch(token, 1, NOON_S + 100))
+        for i in range(20):  # at any moment
+            await gone(batch(token, 40, NOON_S + 200 + 50 * i))
+            await asyncio.sleep(0.001 * i)
+        return [first, await clerk.report(batch(token, 1, NOON_S + 9000))]
+
+    try:
+        told = asyncio.run(asyncio.wait_for(everybody(), 60))
+    finally:
+        clerk.stop()
+    assert [one.answers[0].outcome in {"hard", "easy"} for one in told] == [True, True]
+
+
+def test_refused_tokens_leave_nothing_behind(ledger: Ledger) -> None:
+    [token] = users(ledger, 1)
+    clerk = Clerk(ledger)
+    guesses = [batch(Presented(token.id, i.to_bytes(32)), 3) for i in range(100)]
+    told = together(clerk, [*guesses, batch(token, 3)])
+    assert sum(isinstance(one, Refused) for one in told) == 100
+    assert list(clerk._lines) == [1]
+    assert list(clerk._users) == [token.digest]
+
+
+def test_many_users_with_nothing_new_fill_no_transaction_for_long(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_thread(monkeypatch)
+    tokens = users(ledger, 8, interval_s=1800.0)
+    known = [batch(token, 1) for token in tokens]
+    asks = [batch(token, 1000, NOON_S + 1) for token in tokens]
+    seen, _ = line_up(monkeypatch, Clerk(ledger), known, asks)
+    assert max(sum(points for _, points in one) for one in seen) <= MOST * 32
+    assert count(ledger) == 8

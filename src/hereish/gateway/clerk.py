@@ -19,11 +19,12 @@ from typing import NamedTuple
 
 from hereish.gateway.ledger import Ask, Ledger, Reported
 from hereish.gateway.scribe import Answer
+from hereish.gateway.tokens import Presented
 
 _END_S = 5.0
 _MOST = 32  # new releases of one transaction, so that nobody waits for very many
 _TURN = 8  # of them for one user, while others wait
-_MOST_POINTS = 250  # of one user in one turn, where most of them can release nothing new
+_FREE = 32  # points that can release nothing take as much room as one that may
 _MOST_KNOWN = 100_000  # tokens whose user is remembered, and users whose share is
 # SQLite has one writer. On PostgreSQL those behind a lock or a slow answer do not hold up the rest.
 _THREADS = {"sqlite": 1, "postgresql": 4}
@@ -50,13 +51,21 @@ class _Waiting:
 
 @dataclass(eq=False)
 class _Line:
-    """The requests of one user, the first first. `used` is how much room they had, fairly."""
+    """The requests of one user, the first first. `used` is how much room they had, fairly.
 
-    user: int | None  # None: of tokens that nobody has seen yet; most of them may be guesses
+    A token that nobody has seen yet has a line of its own. It may be a guess, so all such lines
+    together get what one user gets.
+    """
+
+    key: int | bytes  # the user's number, or the digest of a token whose user is not known
     waiting: deque[_Waiting] = field(default_factory=deque)
     used: float = 0.0
     stands: bool = False  # among those who are to be served
     served: bool = False  # by some thread just now
+
+    @property
+    def is_strange(self) -> bool:
+        return isinstance(self.key, bytes)
 
 
 @dataclass(eq=False)
@@ -76,10 +85,11 @@ class Clerk:
         self._ledger = ledger
         self._changed = threading.Condition()
         self._users: OrderedDict[bytes, _User] = OrderedDict()
-        self._lines: OrderedDict[int | None, _Line] = OrderedDict()
+        self._lines: OrderedDict[int | bytes, _Line] = OrderedDict()
         self._heap: list[tuple[float, int, int, _Line]] = []
         self._number = count()
         self._used = 0.0  # by whoever was served last
+        self._used_by_strangers = 0.0
         self._ends = False
         self._threads = [
             threading.Thread(target=self._work, name=f"clerk-{i}", daemon=True)
@@ -104,7 +114,9 @@ class Clerk:
         answer: asyncio.Future[Reported] = loop.create_future()
         order = sorted(range(len(ask.fixes)), key=lambda i: ask.fixes[i].at_s)
         with self._changed:
-            self._stand(_Waiting(ask, answer, loop, order))
+            line = self._line_of(ask.token)
+            line.waiting.append(_Waiting(ask, answer, loop, order))
+            self._queue(line)
         return await answer
 
     def _work(self) -> None:
@@ -116,39 +128,44 @@ class Clerk:
             except Exception as defect:  # noqa: BLE001  # those who wait hear it; the clerk stays
                 told = [defect] * len(pieces)
             with self._changed:
-                for piece in pieces:
-                    piece.line.served = False
-                for piece, outcome in zip(pieces, told, strict=True):
-                    if outcome is None:
-                        self._stand(piece.waiting, of=piece)
-                for piece in pieces:
-                    self._queue(piece.line)
+                self._put_back(pieces, told)
             pieces[0].waiting.loop.call_soon_threadsafe(_tell, pieces, told)
 
     # Whose turn it is; the lock is held.
 
-    def _stand(self, waiting: _Waiting, of: _Piece | None = None) -> None:
-        """Into the line of its user: at its end, or before the others with the rest of a piece."""
-        known = self._users.get(waiting.ask.token.digest)
-        user = known.id if known is not None else None
-        line = self._lines.get(user)
+    def _line_of(self, token: Presented) -> _Line:
+        known = self._users.get(token.digest)
+        key = token.digest if known is None else known.id
+        line = self._lines.get(key)
         if line is None:
-            line = self._lines[user] = _Line(user)
+            line = self._lines[key] = _Line(key)
             if len(self._lines) > _MOST_KNOWN:
                 idle = (one for one in self._lines.values() if not one.waiting and not one.served)
-                self._lines.pop(next(idle, line).user)
-        if of is None:
-            line.waiting.append(waiting)
-        else:
-            line.waiting.appendleft(waiting)
-            if of.line.user is None:  # no stranger any more
-                line.used = max(line.used, self._used) + of.room
-        self._queue(line)
+                self._lines.pop(next(idle, line).key)
+        return line
+
+    def _put_back(self, pieces: list[_Piece], told: list[Reported | Exception | None]) -> None:
+        """What is left of a piece before what comes after it; then the lines wait again."""
+        for piece, outcome in zip(pieces, told, strict=True):
+            piece.line.served = False
+            if outcome is None:
+                piece.line.waiting.appendleft(piece.waiting)
+        for piece in pieces:
+            old, line = piece.line, self._line_of(piece.waiting.ask.token)
+            if old.is_strange and line is not old:  # no stranger any more
+                line.waiting.extendleft(reversed(old.waiting))
+                old.waiting.clear()
+                line.used = max(line.used, self._used) + piece.room
+            if old.is_strange and not old.waiting:
+                self._lines.pop(old.key, None)
+            self._queue(old)
+            self._queue(line)
 
     def _queue(self, line: _Line) -> None:
         if line.waiting and not line.stands and not line.served:
             line.stands = True
-            line.used = max(line.used, self._used)  # what was not used is not saved up
+            used = self._used_by_strangers if line.is_strange else line.used
+            line.used = max(used, self._used)  # what was not used is not saved up
             first = line.waiting[0]
             short = min(_TURN, len(first.order) - first.done)  # of equals, who is done soon
             heapq.heappush(self._heap, (line.used, short, next(self._number), line))
@@ -168,10 +185,8 @@ class Clerk:
                 while self._heap and room > 0:
                     self._used, _, _, line = heapq.heappop(self._heap)
                     line.stands = False
-                    lines.pop(line, None)
                     room -= self._given(line, min(room, _TURN), pieces, lines)
-                    line.served = line.user is not None
-                    self._queue(line)  # of strangers: they may have nothing in common
+                    line.served = line in lines
                 if len(lines) == 1:  # nobody else waits, neither for the room nor in it
                     for line in list(lines):
                         self._given(line, room, pieces, lines)
@@ -181,7 +196,7 @@ class Clerk:
         self, line: _Line, room: int, pieces: list[_Piece], lines: dict[_Line, _Piece]
     ) -> int:
         """Give a line so much more room in a transaction, if it needs it. Returns what it took."""
-        taken = opened = 0
+        taken = 0
         while taken < room:
             piece = lines.get(line)
             if piece is None or piece.end == len(piece.waiting.order):
@@ -191,12 +206,12 @@ class Clerk:
                     break
                 piece = lines[line] = _Piece(line.waiting.popleft(), line)
                 pieces.append(piece)
-                opened += 1
             taken += self._grown(piece, room - taken)
             if piece.end < len(piece.waiting.order):
                 break  # what comes after it has to wait for it
-        # A stranger's batch is not laid to the charge of the other strangers.
-        line.used += taken if line.user is not None else opened
+        line.used += taken
+        if line.is_strange:  # a batch is not laid to the charge of the other strangers
+            self._used_by_strangers = max(self._used_by_strangers, self._used) + 1
         return taken
 
     def _grown(self, piece: _Piece, room: int) -> int:
@@ -208,16 +223,16 @@ class Clerk:
         if not waiting.order and before == 0:
             piece.room = 1  # to ask about nothing takes a place, too
         fixes, order = waiting.ask.fixes, waiting.order
-        last_s = 0.0
-        start = piece.end = max(piece.end, waiting.done)
-        while piece.end < len(order) and piece.end - waiting.done < _MOST_POINTS:
+        piece.end = max(piece.end, waiting.done)
+        last, last_s = -_FREE, 0.0  # the last point that took room
+        while piece.end < len(order):
             at_s = fixes[order[piece.end]].at_s
             # At most so many of them can be releases: no two are closer than the interval.
-            if piece.end == start or at_s >= last_s + interval_s:
+            if piece.end - last >= _FREE or at_s >= last_s + interval_s:
                 if piece.room - before >= room:
                     break
                 piece.room += 1
-                last_s = at_s
+                last, last_s = piece.end, at_s
             piece.end += 1
         return piece.room - before
 
