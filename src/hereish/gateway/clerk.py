@@ -23,7 +23,7 @@ from hereish.gateway.tokens import Presented
 
 _END_S = 5.0
 _MOST = 32  # new releases of one transaction, so that nobody waits for very many
-_TURN = 8  # of them for one user, while others wait
+_TURN, _ALONE = 8, 16  # of them for one user: while others wait, and while nobody does
 _FREE = 32  # points that can release nothing take as much room as one that may
 _MOST_KNOWN = 100_000  # tokens whose user is remembered, and users whose share is
 # SQLite has one writer. On PostgreSQL those behind a lock or a slow answer do not hold up the rest.
@@ -189,7 +189,7 @@ class Clerk:
                     line.served = line in lines
                 if len(lines) == 1:  # nobody else waits, neither for the room nor in it
                     for line in list(lines):
-                        self._given(line, room, pieces, lines)
+                        self._given(line, _ALONE - (_MOST - room), pieces, lines)
             return pieces
 
     def _given(
