@@ -33,6 +33,8 @@ from hereish.gateway.tokens import Presented
 HERE = Path(__file__).parent
 SENDERS = 16
 ROUNDS, SECONDS = 4, 3.0
+BATCHES = 4  # of a thousand points, which a neighbour sends at once
+REPORTS_PER_S, REPORTS_S = 20.0, 8.0  # of one user, for whom the gateway has plenty of time
 MANY = 100_000
 # Nobody's budget ends while it is measured.
 ENDLESS: dict[str, Any] = {"level": 1e7, "window": "none"}
@@ -54,7 +56,7 @@ def gateway() -> list[Row]:
     try:
         for name, databases in (("SQLite", _sqlite), ("PostgreSQL", _postgresql)):
             with databases() as fresh:
-                rows += [*_load(name, fresh), *_growth(name, fresh)]
+                rows += [*_load(name, fresh), _neighbour(name, fresh), *_growth(name, fresh)]
     finally:
         _use(pinned)
     return rows
@@ -121,6 +123,50 @@ def _load(name: str, fresh: Callable[[Path, str], str]) -> list[Row]:
     ]
 
 
+def _neighbour(name: str, fresh: Callable[[Path, str], str]) -> Row:
+    """One user's latency while another user sends batches, and while nobody does."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        database = fresh(folder, "neighbour")
+        ledger = Ledger.open(places_in(folder, database))
+        light, heavy = (member(ledger, user, **ENDLESS) for user in ("light", "heavy"))
+        ledger.close()
+        idle, busy = [], []
+        with _serving("hereish", database, folder) as port:
+            for _ in range(ROUNDS):
+                idle.append(_pressed(port, [light], REPORTS_PER_S, REPORTS_S))
+                with _batches(port, heavy):
+                    busy.append(_pressed(port, [light], REPORTS_PER_S, REPORTS_S))
+    ours, alone = (min(load.p99_ms for load in found) for found in (busy, idle))
+    ratio = ours / alone
+    return Row(
+        f"{name}: p99 latency of a user while another sends {BATCHES} batches of 1,000 points "
+        "at once / on an idle gateway",
+        f"{ratio:.1f} ({ours:.0f} ms)",
+        "at most 5",
+        ratio <= 5,
+    )
+
+
+@contextmanager
+def _batches(port: int, token: str) -> Iterator[None]:
+    start_s = time.time() - 3e8 + 1e7 * next(_stretches)
+    words = [sys.executable, str(HERE / "gateway_batches.py"), *map(str, (port, BATCHES, start_s))]
+    sending = subprocess.Popen(words, stdin=subprocess.PIPE, text=True)  # noqa: S603  # our own
+    _stay_on_core(sending.pid, 1)
+    try:
+        if sending.stdin is not None:
+            sending.stdin.write(f"{token}\n")
+            sending.stdin.close()
+        time.sleep(1.0)  # until they are under way
+        yield
+        if sending.poll() is not None:
+            raise RuntimeError("the batches were not taken")
+    finally:
+        sending.terminate()
+        sending.wait()
+
+
 @contextmanager
 def _serving(kind: str, database: str, folder: Path) -> Iterator[int]:
     port = free_port()
@@ -140,10 +186,10 @@ def _serving(kind: str, database: str, folder: Path) -> Iterator[int]:
         server.wait()
 
 
-def _pressed(port: int, keys: list[str], rate: float) -> Load:
+def _pressed(port: int, keys: list[str], rate: float, seconds: float = SECONDS) -> Load:
     # Each time has its own stretch of the past, since what was reported already is free.
     start_s = time.time() - 1e7 + 1e5 * next(_stretches)
-    numbers = map(str, (port, SECONDS, rate, start_s))
+    numbers = map(str, (port, seconds, rate, start_s))
     words = [sys.executable, str(HERE / "gateway_load.py"), *numbers]
     pressing = subprocess.Popen(  # noqa: S603  # our own program
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

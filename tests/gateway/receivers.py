@@ -21,6 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import paho.mqtt.client as mqtt
 import pytest
@@ -64,6 +65,11 @@ class Received:
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
+    method: str = "POST"
+
+    @property
+    def query(self) -> dict[str, list[str]]:
+        return parse_qs(urlsplit(self.path).query, keep_blank_values=True, strict_parsing=True)
 
 
 @dataclass
@@ -72,13 +78,15 @@ class WebReceiver:
 
     `script` says what to do with the next requests: a status, or "hang" until the end, "drop" the
     connection without an answer, "redirect" to /elsewhere, "endless" for an answer that never
-    ends, "trickle" for headers that never do.
+    ends, "trickle" for headers that never do. `judge` says what to answer to a request, if it is
+    a receiver that does not take everything.
     """
 
     script: list[int | str] = field(default_factory=list)
     requests: list[Received] = field(default_factory=list)
     url: str = ""
     status: int = 200
+    judge: Callable[[Received], int] | None = None
     over: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -89,7 +97,9 @@ class WebReceiver:
     def take(self, received: Received) -> int | str:
         with self.lock:
             self.requests.append(received)
-            return self.script.pop(0) if self.script else self.status
+            if self.script:
+                return self.script.pop(0)
+            return self.status if self.judge is None else self.judge(received)
 
 
 @contextmanager
@@ -103,7 +113,15 @@ def web_receiver(certificate: Path | None = None) -> Iterator[WebReceiver]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            what = receiver.take(Received(self.path, headers, json.loads(body)))
+            self._take(Received(self.path, headers, json.loads(body)))
+
+        def do_GET(self) -> None:
+            assert "Content-Length" not in self.headers
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            self._take(Received(self.path, headers, {}, "GET"))
+
+        def _take(self, received: Received) -> None:
+            what = receiver.take(received)
             with suppress(OSError):  # the other side may hang up meanwhile
                 self._answer(what)
 

@@ -39,8 +39,9 @@ def test_owntracks_gets_each_release_in_order_and_only_its_fields(
         assert waiting(ledger) == 0
         assert seen(receiver.bodies) == released
         for request in receiver.requests:
-            assert set(request.body) == {"_type", "lat", "lon", "tst", "acc", "tid"}
+            assert set(request.body) == {"_type", "lat", "lon", "tst", "acc", "tid", "topic"}
             assert request.body["_type"] == "location"
+            assert request.body["topic"] == "owntracks/alice/phone"
             assert request.body["tid"] == "al"
             assert request.body["acc"] > 0
             assert request.path == "/pub?key=k1"

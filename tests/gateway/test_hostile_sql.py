@@ -86,7 +86,8 @@ def test_sql_in_what_a_phone_sends_is_a_text_or_nonsense(sql: str, stage: Hostil
     for told in ({"tid": sql}, {"tid": sql[:2]}, {sql: sql}, {"_type": sql}):
         assert stage.ask("POST", "/owntracks", json={**message, **told}).status_code == 200
     for told in ({"lat": sql}, {"tst": sql}):
-        assert stage.ask("POST", "/owntracks", json={**message, **told}).status_code == 400
+        lost = stage.ask("POST", "/owntracks", json={**message, **told})
+        assert (lost.status_code, lost.content) == (200, b"[]")
     feature = overland_feature(*TRUE, sql)
     feature["properties"] |= {"device_id": sql, "wifi": sql, sql: sql}
     assert stage.ask("POST", "/overland", json=overland(feature)).status_code == 200
@@ -95,9 +96,8 @@ def test_sql_in_what_a_phone_sends_is_a_text_or_nonsense(sql: str, stage: Hostil
     for how in ({"params": query}, {"data": dict(query)}):
         assert stage.ask("POST", path, **how).status_code == 200
     for field in ("lat", "timestamp", "location"):
-        assert (
-            stage.ask("GET", path, params={"lat": "1", "lon": "1", field: sql}).status_code == 400
-        )
+        lost = stage.ask("GET", path, params={"lat": "1", "lon": "1", field: sql})
+        assert (lost.status_code, lost.content) == (200, b"")
     assert of_bob(stage) == before
 
 

@@ -15,7 +15,7 @@ from hostile_stage import PATIENCE_S, head, send_all, statuses, until_closed
 from stage import free_port, member, places_in
 
 from hereish.gateway.app import create_app
-from hereish.gateway.fixes import Fix
+from hereish.gateway.fixes import Points
 from hereish.gateway.ledger import Ledger
 from hereish.gateway.protocols import overland
 from hereish.gateway.server import server_of
@@ -112,7 +112,7 @@ def test_nobody_waits_while_a_large_body_is_read(
     reads, goes_on = threading.Event(), threading.Event()
     truly_read = overland.read
 
-    def slow_read(body: bytes) -> list[Fix]:
+    def slow_read(body: bytes) -> Points:
         reads.set()
         assert goes_on.wait(PATIENCE_S)
         return truly_read(body)

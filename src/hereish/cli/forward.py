@@ -13,6 +13,7 @@ from hereish.errors import ParameterError
 EXAMPLE = """\b
 Examples:
   hereish forward add alice http://127.0.0.1:8083/pub --format owntracks --login alice
+  hereish forward add alice http://127.0.0.1:5055 --format osmand --device alice
   hereish forward add alice mqtt://127.0.0.1/owntracks/alice/phone --format mqtt
   hereish forward list alice
 """
@@ -20,8 +21,9 @@ Examples:
 
 @click.group(epilog=EXAMPLE, short_help="where releases go on to")
 def command() -> None:
-    """Send a user's releases on to OwnTracks Recorder, Dawarich, Home Assistant, Traccar or an MQTT
-    broker. Only the released place, its time, the initials and the noise radius leave.
+    """Send a user's releases on to OwnTracks Recorder, Dawarich, Home Assistant, Traccar,
+    PhoneTrack or an MQTT broker. Only the released place, its time, the initials and the noise
+    radius leave, and what the receiver is told to call the device.
     """
 
 
@@ -32,9 +34,21 @@ def command() -> None:
     "What is sent",
     "--format",
     "form",
-    type=click.Choice(["owntracks", "overland", "mqtt"]),
+    type=click.Choice(["owntracks", "overland", "osmand", "mqtt"]),
     required=True,
-    help="OwnTracks or Overland over HTTP, or OwnTracks over MQTT.",
+    help="OwnTracks, Overland or OsmAnd (Traccar) over HTTP, or OwnTracks over MQTT.",
+)
+@options.option(
+    "What is sent",
+    "--device",
+    metavar="ID",
+    help="What the receiver knows the device by, such as Traccar's identifier.",
+)
+@options.option(
+    "What is sent",
+    "--no-accuracy",
+    is_flag=True,
+    help="Leave out the noise radius, for receivers that hide what is not accurate.",
 )
 @options.option("Signing in", "--login", metavar="NAME", help="User name at the receiver.")
 @options.option(
@@ -57,6 +71,8 @@ def add(
     user: str,
     address: str,
     form: str,
+    device: str | None,
+    no_accuracy: bool,
     login: str | None,
     password: bool,
     bearer: bool,
@@ -81,6 +97,8 @@ def add(
             password=secret,
             bearer=token,
             headers=told or None,
+            device=device,
+            accuracy=not no_accuracy,
         )
         [added] = [one for one in destinations.listed(ledger, user) if one.id == number]
     click.echo(f"{number}: {added.format} to {added.address}")

@@ -57,7 +57,7 @@ are under way.
     type=click.FloatRange(0),
     default=20.0,
     show_default=True,
-    help="Requests a second that each token may make; 0 for no limit.",
+    help="Points per second that each token may send; 0 for no limit.",
 )
 @options.option(
     "How it runs",

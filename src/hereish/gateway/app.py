@@ -92,7 +92,7 @@ async def _refusal(request: Request, wrong: Exception) -> Response:
     elif isinstance(wrong, v1.Unfit):
         status = 422
     elif isinstance(wrong, Nonsense):
-        status = 400
+        status = 413 if wrong.reason == "size" else 400
     elif isinstance(wrong, LedgerUnreachable | Restored | KeyTrouble):
         status, headers = 503, {"Retry-After": "5"}
         tell("ledger", logging.ERROR, words=str(wrong))

@@ -18,6 +18,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 import paho.mqtt.client as mqtt
@@ -26,7 +27,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from hereish.errors import HereishError
 from hereish.gateway.destinations import Target
 from hereish.gateway.fixes import Release
-from hereish.gateway.protocols import overland, owntracks
+from hereish.gateway.protocols import osmand, overland, owntracks
 
 BATCH = 100
 """As many releases are handed over at most in one go, and in one request of Overland."""
@@ -141,15 +142,22 @@ def _looked_up(host: str | bytes, port: int, go: Go) -> bool:
 
 def _letters(target: Target, parcels: Sequence[Parcel]) -> Iterator[tuple[int, bytes]]:
     """What is sent at a time, and how many parcels are in it."""
-    if target.format != "overland":
-        for parcel in parcels:
-            yield 1, _dumped(owntracks.location(parcel.release, parcel.tid))
+    accuracy = target.accuracy
+    if target.format == "overland":
+        for tid, group in groupby(parcels, key=lambda parcel: parcel.tid):
+            releases = [parcel.release for parcel in group]
+            for start in range(0, len(releases), BATCH):
+                some = releases[start : start + BATCH]
+                message = overland.batch(some, target.device or tid, accuracy=accuracy)
+                yield len(some), _dumped(message)
         return
-    for tid, group in groupby(parcels, key=lambda parcel: parcel.tid):
-        releases = [parcel.release for parcel in group]
-        for start in range(0, len(releases), BATCH):
-            some = releases[start : start + BATCH]
-            yield len(some), _dumped(overland.batch(some, tid))
+    for parcel in parcels:
+        if target.format == "osmand":
+            yield 1, osmand.query(parcel.release, target.osmand_id, accuracy=accuracy).encode()
+        else:
+            tid, topic = parcel.tid or target.initials, target.message_topic
+            message = owntracks.location(parcel.release, tid, topic=topic, accuracy=accuracy)
+            yield 1, _dumped(message)
 
 
 def _dumped(message: dict[str, Any]) -> bytes:
@@ -169,20 +177,23 @@ async def _post(
             go.taken += number
 
 
-def _request(target: Target, body: bytes) -> httpx.Request:
-    headers = {
-        **(target.headers or {}),
-        "Content-Type": "application/json",
-        "User-Agent": "hereish",
-    }
+def _request(target: Target, letter: bytes) -> httpx.Request:
+    headers = {**(target.headers or {}), "User-Agent": "hereish"}
+    method, address, body = "POST", target.address, letter
+    if target.format == "osmand":  # PhoneTrack takes nothing else, and Traccar takes it too
+        joint = "&" if urlsplit(address).query else "?"
+        method, address, body = "GET", f"{address}{joint}{letter.decode()}", b""
+    else:
+        headers["Content-Type"] = "application/json"
     if target.bearer is not None:
         headers["Authorization"] = f"Bearer {target.bearer}"
     elif target.username is not None:
         pair = f"{target.username}:{target.password or ''}".encode()
         headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
     limits = httpx.Timeout(SEND_S, connect=_CONNECT_S).as_dict()
+    content = body or None
     return httpx.Request(
-        "POST", target.address, headers=headers, content=body, extensions={"timeout": limits}
+        method, address, headers=headers, content=content, extensions={"timeout": limits}
     )
 
 

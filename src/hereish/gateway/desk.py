@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,10 +23,10 @@ from hereish.gateway.tokens import Presented
 
 
 class TooOften(HereishError):  # noqa: N818  # it says what it is
-    """A token that asks more often than it may."""
+    """A token that sends more points than it may."""
 
     def __init__(self, wait_s: float) -> None:
-        super().__init__("too many requests with this token; wait a little")
+        super().__init__("too many points with this token; nothing was taken, so send them later")
         self.wait_s = wait_s
 
 
@@ -58,12 +59,14 @@ class Desk:
         tid: str | None = None,
         answers: bool = True,
     ) -> Reported:
-        """Through the ledger, off the loop."""
+        """Through the ledger, off the loop. What is more than a token may send has to wait."""
+        wait_s = self.limiter.wait_s(token.digest, len(fixes), counted=1)
+        if wait_s:
+            raise TooOften(wait_s)
         reported = await self.clerk.report(Ask(token, fixes, tid, answers))
-        fresh = False
-        for answer in reported.answers:
-            self.metrics.points.labels(answer.outcome).inc()
-            fresh = fresh or (answer.own and answer.outcome != "again")
+        for outcome, number in Counter(answer.outcome for answer in reported.answers).items():
+            self.metrics.points.labels(outcome).inc(number)
+        fresh = any(answer.own and answer.outcome != "again" for answer in reported.answers)
         day = day_of(reported.policy.time_zone)
         self.tallies.add(reported.device, day, len(fixes))
         if fresh:

@@ -20,17 +20,21 @@ from hereish.gateway.keys import Keys, KeyTrouble
 from hereish.gateway.ledger import Ledger
 from hereish.gateway.tables import destinations, outbox, users
 
-Format = Literal["owntracks", "overland", "mqtt"]
+Format = Literal["owntracks", "overland", "mqtt", "osmand"]
 _EXAMPLES = {
     "owntracks": "https://host/pub",
     "overland": "https://host/path",
     "mqtt": "mqtts://user:password@host/owntracks/user/device",
+    "osmand": "https://host:5055",
 }
+NAME = "hereish"  # what receivers call a device that nobody has named
 _PORTS = {"http": 80, "https": 443, "mqtt": 1883, "mqtts": 8883}
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 # They are made from the message, or have a parameter of their own.
 _OUR_HEADERS = {"host", "content-length", "content-type", "transfer-encoding", "authorization"}
 _LONGEST_TOPIC = 65_535
+_DEVICE = re.compile(r"[A-Za-z0-9._@:-]{1,100}")  # no sign that means something in an address
+_OSMAND_IDS, _OSMAND_FIELDS = {"id", "deviceid"}, {"lat", "lon", "location", "timestamp"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,6 +47,9 @@ class Target:
     password: str | None = None
     bearer: str | None = None
     headers: Mapping[str, str] | None = None
+    device: str | None = None  # as the receiver shall know it
+    accuracy: bool = True  # whether the noise radius is sent
+    message_topic: str | None = None  # of OwnTracks over HTTP; none before there were any
 
     def __repr__(self) -> str:
         return f"Target({self.format}, …)"
@@ -66,6 +73,17 @@ class Target:
         return unquote(urlsplit(self.address).path[1:])
 
     @property
+    def initials(self) -> str:
+        """For a device that sends none: the last of its name, as OwnTracks has it."""
+        return (self.device or NAME)[-2:]
+
+    @property
+    def osmand_id(self) -> str | None:
+        """None if the address has it."""
+        named = _OSMAND_IDS & parse_qs(urlsplit(self.address).query).keys()
+        return None if named else self.device or NAME
+
+    @property
     def shown(self) -> str:
         """The address for a listing. A path or a query may be a key, so they stay out of it."""
         parts = urlsplit(self.address)
@@ -80,11 +98,14 @@ class Target:
             notes.append("not encrypted on its way")
         if self.format == "owntracks" and not self._names_user():
             notes.append("no header X-Limit-U: the Recorder and Home Assistant want one")
+        if self.format in ("owntracks", "mqtt") and not self.accuracy:
+            notes.append("Home Assistant ignores messages without an accuracy")
+        if self.osmand_id == NAME and self.format == "osmand":
+            notes.append(f"Traccar has to know the device as {NAME}, or as --device says")
         return "; ".join(notes) or None
 
     def _names_user(self) -> bool:
-        named = any(name.lower() == "x-limit-u" for name in self.headers or {})
-        return named or "u" in parse_qs(urlsplit(self.address).query)
+        return _limit(self.address, self.headers, "u") is not None
 
     def seal(self, keys: Keys, user_id: int) -> bytes:
         return keys.seal(json.dumps(asdict(self)), about=f"destination {user_id}")
@@ -118,14 +139,24 @@ def add(
     password: str | None = None,
     bearer: str | None = None,
     headers: Mapping[str, str] | None = None,
+    device: str | None = None,
+    accuracy: bool = True,
 ) -> int:
     """Send this user's releases from now on to an address, too. Returns the destination's number.
 
     OwnTracks' Recorder and Home Assistant want to be told a user and a device with each request:
-    headers={"X-Limit-U": …, "X-Limit-D": …}.
+    headers={"X-Limit-U": …, "X-Limit-D": …}. `device` is what other receivers know it by.
+    Without `accuracy` the noise radius is not sent: some hide what is not accurate enough for them.
     """
     target = target_of(
-        address, format, username=username, password=password, bearer=bearer, headers=headers
+        address,
+        format,
+        username=username,
+        password=password,
+        bearer=bearer,
+        headers=headers,
+        device=device,
+        accuracy=accuracy,
     )
     with ledger.database.writing() as tx:
         user_id = _locked(tx, user)
@@ -180,6 +211,8 @@ def target_of(
     password: str | None = None,
     bearer: str | None = None,
     headers: Mapping[str, str] | None = None,
+    device: str | None = None,
+    accuracy: bool = True,
 ) -> Target:
     """A target, or what is wrong with it. The words never repeat the address: it may be a key."""
     kind = next((known for known in get_args(Format) if known == format), None)
@@ -201,7 +234,35 @@ def target_of(
         _check_header(name, value)
     netloc = parts.netloc.rpartition("@")[2]
     bare = urlunsplit((parts.scheme, netloc, parts.path, parts.query, ""))
-    return Target(kind, bare, username, password, bearer, dict(headers) if headers else None)
+    if device is not None and not _DEVICE.fullmatch(device):
+        raise ParameterError("a device is 1 to 100 letters, digits or signs of . _ @ : -")
+    if device is not None and kind == "mqtt":
+        raise ParameterError("over MQTT the device is in the topic; give it in the address")
+    return Target(
+        kind,
+        bare,
+        username,
+        password,
+        bearer,
+        dict(headers) if headers else None,
+        device,
+        accuracy,
+        _message_topic(bare, headers, device) if kind == "owntracks" else None,
+    )
+
+
+def _message_topic(address: str, headers: Mapping[str, str] | None, device: str | None) -> str:
+    """What OwnTracks would call itself: as its headers say, since receivers look at either."""
+    user = _limit(address, headers, "u") or NAME
+    return f"owntracks/{user}/{_limit(address, headers, 'd') or device or NAME}"
+
+
+def _limit(address: str, headers: Mapping[str, str] | None, name: str) -> str | None:
+    """The user or the device that OwnTracks' headers or the query name."""
+    for header, value in (headers or {}).items():
+        if header.lower() == f"x-limit-{name}":
+            return value
+    return next(iter(parse_qs(urlsplit(address).query).get(name, ())), None)
 
 
 def _split(address: str, kind: Format) -> SplitResult:
@@ -219,6 +280,8 @@ def _split(address: str, kind: Format) -> SplitResult:
         raise ParameterError(f"{expected}, with {' or '.join(schemes)}; found {found}")
     if not host or port == 0 or any(not sign.isprintable() or sign == " " for sign in address):
         raise ParameterError(f"{expected}; found no host, port 0, or spaces")
+    if kind == "osmand" and _OSMAND_FIELDS & parse_qs(parts.query, keep_blank_values=True).keys():
+        raise ParameterError(f"{expected}, without lat, lon and timestamp; found some of them")
     if kind == "mqtt":
         topic = unquote(parts.path[1:])
         if not topic or set(topic) & set("+#\0") or len(topic.encode()) > _LONGEST_TOPIC:

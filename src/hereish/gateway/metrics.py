@@ -29,6 +29,12 @@ class Metrics:
             ["outcome"],
             registry=self.registry,
         )
+        self.unusable = Counter(
+            "hereish_points_unusable",
+            "Points that can never be taken, by protocol and by why.",
+            ["protocol", "reason"],
+            registry=self.registry,
+        )
         self.waiting = Gauge(
             "hereish_outbox_waiting", "Releases not yet forwarded.", registry=self.registry
         )

@@ -1,8 +1,15 @@
-"""The routes of phones' own apps. Each answers what its app needs to hear, and no more."""
+"""The routes of phones' own apps. Each answers what its app needs to hear, and no more.
+
+These apps keep what they send until somebody answers 200, and send it again and again; some send
+nothing else before it. So a point that can never be taken gets 200 and an empty answer, and is
+counted. What may be taken another time does not: a token or a key that is not the right one, too
+many points, a ledger out of reach.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -13,13 +20,15 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from hereish.gateway.desk import Desk, desk_of, shown_token
+from hereish.gateway.fixes import Nonsense, Points
 from hereish.gateway.protocols import osmand, overland, owntracks
 from hereish.gateway.tokens import Presented
-from hereish.gateway.words import BASIC, BEARER, PHONE_ANSWERS
+from hereish.gateway.words import BASIC, BEARER, OWNTRACKS_ANSWERS, PHONE_ANSWERS
 
 router = APIRouter(tags=["phones"])
 JSON = "application/json"
 _LARGE_BYTES = 64 * 1024  # what is smaller is parsed within milliseconds
+_MAY_BE_TAKEN_LATER = ("key", "size")  # with another key, or in smaller batches
 _Read = TypeVar("_Read")
 
 
@@ -37,8 +46,33 @@ async def _parsed(body: bytes, read: Callable[[bytes], _Read]) -> _Read:
     return await run_in_threadpool(read, body) if len(body) > _LARGE_BYTES else read(body)
 
 
+async def _points(body: bytes, read: Callable[[bytes], Points]) -> Points:
+    """What can be taken of a body, and what cannot."""
+    try:
+        return await _parsed(body, read)
+    except Nonsense as nonsense:
+        return _nothing_of(nonsense)
+
+
+def _nothing_of(nonsense: Nonsense) -> Points:
+    if nonsense.reason in _MAY_BE_TAKEN_LATER:
+        raise nonsense
+    return Points([], [nonsense.reason])
+
+
+async def _taken(desk: Desk, token: Presented, points: Points, protocol: str) -> None:
+    """Report what can be taken, and count what cannot: of true tokens only, and only once."""
+    await desk.report(token, points.fixes, answers=False)
+    _count(desk, points, protocol)
+
+
+def _count(desk: Desk, points: Points, protocol: str) -> None:
+    for reason, number in Counter(points.unusable).items():
+        desk.metrics.unusable.labels(protocol, reason).inc(number)
+
+
 @router.post(
-    "/owntracks", summary="OwnTracks in HTTP mode", responses=PHONE_ANSWERS, openapi_extra=BASIC
+    "/owntracks", summary="OwnTracks in HTTP mode", responses=OWNTRACKS_ANSWERS, openapi_extra=BASIC
 )
 async def from_owntracks(request: Request) -> Response:
     """Basic authentication with the token as the password. The user name and the headers
@@ -51,7 +85,13 @@ async def from_owntracks(request: Request) -> Response:
     passphrase = None
     if device.passphrase is not None:
         passphrase = desk.ledger.keys.open(device.passphrase, about=f"passphrase {token.id}")
-    message = await _parsed(await request.body(), partial(owntracks.read, passphrase=passphrase))
+    try:
+        message = await _parsed(
+            await request.body(), partial(owntracks.read, passphrase=passphrase)
+        )
+    except Nonsense as nonsense:
+        _count(desk, _nothing_of(nonsense), "owntracks")
+        return Response(b"[]", media_type=JSON)
     if message.fix is None:
         return Response(b"[]", media_type=JSON)
     shows = device.show_release
@@ -68,8 +108,7 @@ async def from_overland(request: Request) -> Response:
     token = desk.admit(shown_token(request))
     body = await request.body()
     await _checked(desk, token, body)
-    fixes = await _parsed(body, overland.read)
-    await desk.report(token, fixes, answers=False)
+    await _taken(desk, token, await _points(body, overland.read), "overland")
     return Response(overland.ANSWER, media_type=JSON)
 
 
@@ -80,17 +119,17 @@ async def from_osmand(request: Request, secret: str) -> Response:
     body = await request.body()
     await _checked(desk, token, body)
     query, kind = request.query_params.multi_items(), request.headers.get("content-type")
-    fixes = await _parsed(body, lambda body: osmand.read(query, kind, body, time.time()))
-    await desk.report(token, fixes, answers=False)
+    now_s = time.time()
+    points = await _points(body, lambda body: osmand.read(query, kind, body, now_s))
+    await _taken(desk, token, points, "osmand")
     return Response(status_code=200)
 
 
-# One route for both, so that the Allow header of a 405 names both; two for the schema, where each
-# method has an id of its own.
-router.add_api_route(
-    "/osmand/{secret}", from_osmand, methods=["GET", "POST"], include_in_schema=False
-)
-for _method in ("GET", "POST"):
+# One route for all, so that the Allow header of a 405 names them; one each for the schema, where
+# each method has an id of its own.
+_METHODS = ["GET", "POST", "PUT"]
+router.add_api_route("/osmand/{secret}", from_osmand, methods=_METHODS, include_in_schema=False)
+for _method in _METHODS:
     router.add_api_route(
         "/osmand/{secret}",
         from_osmand,

@@ -51,7 +51,9 @@ class Unfit(Nonsense):
     },
 )
 async def report(request: Request) -> Response:
-    """Report roughly where a device is. The same report sent again gets the same answer, free."""
+    """Report roughly where a device is. The same report sent again gets the same answer, free: the
+    same is one with the same id, or of the same device and time.
+    """
     desk = desk_of(request)
     token = desk.admit(shown_token(request))
     fix = _fix(await request.body())
@@ -91,8 +93,10 @@ def _fix(body: bytes) -> Fix:
         )
         words = "; ".join(_EXPECTED[field] for field in fields)
     if told is None:
-        raise Unfit(words or "the body must be a JSON object with lat, lon and at")
-    if isinstance(told.at, datetime):
+        raise Unfit(words or "the body must be a JSON object with lat and lon")
+    if told.at is None:
+        at_s = time.time()
+    elif isinstance(told.at, datetime):
         if told.at.utcoffset() is None:
             raise Unfit("at must say its time zone, such as 2026-05-05T12:00:00Z")
         at_s = told.at.timestamp()

@@ -37,8 +37,10 @@ class ReportIn(BaseModel):
     lon: float = Field(
         ge=-180, le=180, allow_inf_nan=False, strict=True, description="Degrees, WGS84."
     )
-    at: Moment | Annotated[float, Field(strict=True)] = Field(
-        description="ISO 8601 with a time zone, or Unix seconds. Up to five minutes ahead."
+    at: Moment | Annotated[float, Field(strict=True)] | None = Field(
+        default=None,
+        description="ISO 8601 with a time zone, or Unix seconds. Up to five minutes ahead. "
+        "Without it the time is now, by the gateway's clock.",
     )
     id: str | None = Field(
         default=None,
@@ -144,16 +146,17 @@ def iso(at_s: float) -> str:
 
 def _answers(*codes: int) -> dict[int | str, dict[str, Any]]:
     said = {
-        400: "The request means nothing.",
+        400: "The request means nothing, or cannot be decrypted.",
         401: "No token, or one that is not taken.",
         408: "The body did not arrive in time.",
-        413: "The body is too large.",
+        413: "The body is too large, or has too many points.",
         422: "A field is missing, of the wrong type or out of range.",
-        429: "Too many requests with this token.",
+        429: "Too many points with this token.",
         503: "The ledger cannot be used just now; nothing was released.",
     }
     return {code: {"model": Trouble, "description": said[code]} for code in codes}
 
 
 ANSWERS = _answers(400, 401, 408, 413, 422, 429, 503)
-PHONE_ANSWERS = _answers(400, 401, 408, 413, 429, 503)
+PHONE_ANSWERS = _answers(401, 408, 413, 429, 503)
+OWNTRACKS_ANSWERS = PHONE_ANSWERS | _answers(400)

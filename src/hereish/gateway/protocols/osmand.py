@@ -1,22 +1,24 @@
-"""The protocol of OsmAnd and Traccar: one position in a query, a form or a JSON object.
+"""The protocol of OsmAnd and Traccar: a position in a query, a form or JSON, or an array of them.
 
 OsmAnd, GPSLogger with a custom URL and the older Traccar Client send queries or forms, the newer
-Traccar Client sends JSON. Others send the fields of a form as JSON, or JSON about something else
-beside a position in the query: whoever sent a position must not hear that all is well while it is
-lost. The `id` they carry names a device and proves nothing: nobody reads it.
+Traccar Client sends JSON, and an array of such messages, or of their locations, after it was
+offline. Others send the fields of a form as JSON, or JSON about something else beside a position in
+the query: whoever sent a position must not hear that all is well while it is lost. The `id` they
+carry names a device and proves nothing: nobody reads it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
-from hereish.gateway.fixes import Fix, Nonsense
+from hereish.gateway.fixes import Fix, Nonsense, Points, Release
 from hereish.gateway.protocols.parsing import (
     coordinates,
     iso_s,
-    json_object,
+    json_value,
     number,
     number_in,
     unix_s,
@@ -24,7 +26,9 @@ from hereish.gateway.protocols.parsing import (
 
 _FORM = "application/x-www-form-urlencoded"
 _JSON = "application/json"
+_PLAIN = "text/plain"  # of a body that was typed in
 _MOST_FIELDS = 1000
+MOST = 1000  # positions in an array
 # By what they mean. `longitude` and `time` are in the URL that GPSLogger suggests.
 _FIELDS = {
     "lat": "lat",
@@ -39,18 +43,21 @@ _FIELDS = {
 
 def read(
     query: Iterable[tuple[str, str]], content_type: str | None, body: bytes, now_s: float
-) -> list[Fix]:
-    """The position of a request, if it has one; without a time of its own it is of `now_s`."""
-    pairs = list(query)
+) -> Points:
+    """The positions of a request; one without a time of its own is of `now_s`.
+
+    Raises Nonsense about a single position. Those of an array are looked at one by one.
+    """
+    pairs = list(dict.fromkeys(pair for pair in query if pair[0] in _FIELDS))
     if not body.strip():
-        return _of_fields(pairs, now_s)
+        return Points(_of_fields(pairs, now_s), [])
     media = (content_type or _FORM).partition(";")[0].strip().lower()
     # Who sends a body that was typed in often does not say what it is. No form begins like that.
-    if media == _JSON or (media == _FORM and body.lstrip().startswith(b"{")):
-        return _of_json(json_object(body), pairs, now_s)
-    if media == _FORM:
-        return _of_fields([*pairs, *_form(body)], now_s)
-    raise Nonsense("the body must be a form or JSON, and its content type must say which")
+    if media == _JSON or body.lstrip()[:1] in (b"{", b"["):
+        return _of_json(json_value(body), pairs, now_s)
+    if media in (_FORM, _PLAIN):
+        return Points(_of_fields([*pairs, *_form(body)], now_s), [])
+    raise Nonsense("the body must be a form or JSON")
 
 
 def _form(body: bytes) -> list[tuple[str, str]]:
@@ -67,10 +74,14 @@ def _of_fields(pairs: list[tuple[str, str]], now_s: float) -> list[Fix]:
         if meaning is None:
             continue
         if found.setdefault(meaning, text) != text:
-            raise Nonsense("the position or its time is in the request twice, and differs")
+            raise Nonsense(
+                "the position or its time is in the request twice, and differs", "ambiguous"
+            )
     if "location" in found:
         if "lat" in found or "lon" in found:
-            raise Nonsense("the position is in the request twice; send location, or lat and lon")
+            raise Nonsense(
+                "the position is in the request twice; send location, or lat and lon", "ambiguous"
+            )
         lat, _, lon = found["location"].partition(",")
     elif "lat" in found or "lon" in found:
         lat, lon = found.get("lat", ""), found.get("lon", "")
@@ -89,11 +100,46 @@ def _time(text: str | None, now_s: float) -> float:
         moment, _, zone = text.strip().rpartition(" ")
         at_s = iso_s(f"{moment}+{zone}" if "T" in moment else text)
     if at_s is None:
-        raise Nonsense("the time must be Unix seconds or milliseconds, or an ISO date and time")
+        raise Nonsense(
+            "the time must be Unix seconds or milliseconds, or an ISO date and time", "time"
+        )
     return at_s
 
 
-def _of_json(message: dict[str, Any], query: list[tuple[str, str]], now_s: float) -> list[Fix]:
+def _of_json(value: object, query: list[tuple[str, str]], now_s: float) -> Points:
+    if not isinstance(value, list) and not _has_many(value):
+        return Points(_of_message(value, query, now_s), [])
+    points = Points([], [])
+    for message in _messages(value if isinstance(value, list) else [value]):
+        try:
+            points.fixes.extend(_of_message(message, query, now_s))
+        except Nonsense as nonsense:
+            points.unusable.append(nonsense.reason)
+    return points
+
+
+def _has_many(message: object) -> bool:
+    """Whether the array is in a message, and not around it."""
+    return isinstance(message, dict) and isinstance(message.get("location"), list)
+
+
+def _messages(messages: list[Any]) -> list[object]:
+    number = sum(len(one["location"]) if _has_many(one) else 1 for one in messages)
+    if number > MOST:
+        raise Nonsense("there are more than a thousand positions; send fewer at once", "size")
+    found: list[object] = []
+    for message in messages:
+        if _has_many(message):
+            common = {name: message[name] for name in _FIELDS if name in message}
+            found += [{**common, "location": where} for where in message["location"]]
+        else:
+            found.append(message)
+    return found
+
+
+def _of_message(message: object, query: list[tuple[str, str]], now_s: float) -> list[Fix]:
+    if not isinstance(message, dict):
+        raise Nonsense("the body is not a JSON object; check which app and format was set up here")
     where = _part(message, "location")
     parts = (message, where, _part(where, "coords"))
     return _of_fields([*query, *(field for part in parts for field in _flat(part))], now_s)
@@ -122,5 +168,19 @@ def _part(message: dict[str, Any], name: str) -> dict[str, Any]:
 def _fix(lat: object, lon: object, at_s: float) -> Fix:
     place = coordinates(lat, lon)
     if place is None:
-        raise Nonsense("a position needs a latitude and a longitude in degrees")
+        raise Nonsense("a position needs a latitude and a longitude in degrees", "place")
     return Fix(*place, at_s)
+
+
+def query(release: Release, device: str | None, *, accuracy: bool = True) -> str:
+    """A release as the query of a request: these fields and no others, whatever the phone sent.
+
+    Whole seconds, since Traccar takes no fraction of them. It reads the accuracy from `accuracy`
+    and PhoneTrack from `acc`. Without a device the address names it.
+    """
+    fields: dict[str, object] = {} if device is None else {"id": device}
+    fields |= {"lat": release.lat, "lon": release.lon, "timestamp": int(release.at_s)}
+    if accuracy:
+        radius_m = max(1, math.ceil(release.accuracy_m))
+        fields |= {"accuracy": radius_m, "acc": radius_m}
+    return urlencode(fields)

@@ -59,7 +59,10 @@ def _fix(message: dict[str, Any]) -> Fix:
     lat, lon, tst = (number_or_text(message.get(name)) for name in ("lat", "lon", "tst"))
     place, at_s = coordinates(lat, lon), unix_s(tst)
     if place is None or at_s is None:
-        raise Nonsense("a location needs lat and lon in degrees and tst in seconds, all as numbers")
+        raise Nonsense(
+            "a location needs lat and lon in degrees and tst in seconds, all as numbers",
+            "place" if place is None else "time",
+        )
     return Fix(*place, at_s)
 
 
@@ -74,17 +77,25 @@ def tracker_id(value: object) -> str | None:
     return value.strip()[:_TID_LENGTH] or None
 
 
-def location(release: Release, tid: str | None) -> dict[str, Any]:
-    """A release as a message: these fields and no others, whatever the phone sent."""
+def location(
+    release: Release, tid: str | None, *, topic: str | None = None, accuracy: bool = True
+) -> dict[str, Any]:
+    """A release as a message: these fields and no others, whatever the phone sent.
+
+    Receivers know a device by the topic, if there is one, or by the initials.
+    """
     message: dict[str, Any] = {
         "_type": "location",
         "lat": release.lat,
         "lon": release.lon,
         "tst": int(release.at_s),
-        "acc": max(1, math.ceil(release.accuracy_m)),
     }
+    if accuracy:
+        message["acc"] = max(1, math.ceil(release.accuracy_m))
     initials = tracker_id(tid)
-    return message if initials is None else {**message, "tid": initials}
+    if initials is not None:
+        message["tid"] = initials
+    return message if topic is None else {**message, "topic": topic}
 
 
 def answer(release: Release | None, tid: str | None, passphrase: str | None) -> bytes:
@@ -111,20 +122,22 @@ def _decrypted(data: object, passphrase: str | None) -> bytes:
     if passphrase is None:
         raise Nonsense(
             "the message is encrypted and no passphrase is known for this device; set the app's "
-            "encryption key as its passphrase here, or empty it in the app"
+            "encryption key as its passphrase here, or empty it in the app",
+            "key",
         )
     box = SecretBox(_key(passphrase))
     sealed = _base64(data) if isinstance(data, str) else None
-    if sealed is None:
+    if sealed is None or len(sealed) < SecretBox.NONCE_SIZE + SecretBox.MACBYTES:
         raise Nonsense("the data of the encrypted message is damaged: no app encodes it like that")
     try:
         message = box.decrypt(sealed)
-    except CryptoError:  # also if there is less than a nonce
+    except CryptoError:
         message = None
     if message is None:
         raise Nonsense(
             "the message cannot be decrypted; make the encryption key in the app and the "
-            "passphrase of this device the same"
+            "passphrase of this device the same",
+            "key",
         )
     return message
 

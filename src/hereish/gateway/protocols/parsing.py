@@ -1,6 +1,7 @@
-"""What the protocols share: strict JSON, numbers, coordinates and times.
+"""What the protocols share: JSON, numbers, coordinates and times.
 
 What cannot be used is None, and the protocol decides whether the request is Nonsense because of it.
+One bad value in a batch must not spoil the rest of it.
 Errors of the standard library hold the text they failed on. Ours are raised after those are gone,
 so that no traceback can show a place.
 """
@@ -11,7 +12,7 @@ import json
 import math
 import re
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import Any
 
 from hereish.gateway.fixes import Nonsense
 
@@ -22,26 +23,39 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?", re.ASCII)
 
 
-def json_object(body: bytes) -> dict[str, Any]:
-    """The JSON object that this is. NaN, Infinity and a key that comes twice are no JSON here."""
+class _Ambiguous:
+    """In the place of an object that has a key twice: which of the two was meant nobody can say."""
+
+
+def json_value(body: bytes) -> Any:
+    """What this JSON says. NaN and Infinity are no numbers, so they are None."""
+    found, is_json = None, True
     try:
         found = json.loads(body.decode(), parse_constant=_no_number, object_pairs_hook=_no_twins)
     except (ValueError, RecursionError):  # also of numbers with thousands of digits
-        found = None
+        is_json = False
+    if not is_json:
+        raise Nonsense("the body is not JSON; check which app and format was set up here")
+    if isinstance(found, _Ambiguous):
+        raise Nonsense("the body has a key twice", "ambiguous")
+    return found
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """The JSON object that this is."""
+    found = json_value(body)
     if not isinstance(found, dict):
         raise Nonsense("the body is not a JSON object; check which app and format was set up here")
     return found
 
 
-def _no_number(_: str) -> NoReturn:
-    raise Nonsense("the body has NaN or Infinity in it, which JSON does not know")
+def _no_number(_: str) -> None:
+    return None
 
 
-def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Ambiguous:
     fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise Nonsense("the body says something twice: one of its objects has a key two times")
-    return fields
+    return fields if len(fields) == len(pairs) else _Ambiguous()
 
 
 def number(value: object) -> float | None:
