@@ -23,6 +23,7 @@ from hereish.errors import PartError
 _PLAIN = {type(None), bool, int, float, complex, str, bytes, type(...), range, slice}
 _MOMENTS = (datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo)
 _DEEPEST = 20
+_MACHINERY = {"_abc_impl", "_is_protocol", "_is_runtime_protocol"}  # of abc and typing
 _PYTHON_CLASS = 1 << 9  # of the flags of a type: it was not written in C
 
 
@@ -56,7 +57,7 @@ def _shown(part: Any, depth: int) -> str:
         return f"{getattr(part, '__module__', None) or 'builtins'}.{part.__name__}"
     if isinstance(part, type):
         return f"{part.__module__}." + _class(part, depth)
-    return _class(kind, depth) + _listed(_settings(part), depth)
+    return _class(kind, depth) + _listed(_class_settings(part) | _settings(part), depth)
 
 
 def _inside(many: Any, depth: int) -> str:
@@ -112,6 +113,19 @@ def _class(kind: type, depth: int) -> str:
         if not isinstance(value, (types.GetSetDescriptorType, types.MemberDescriptorType))
     }
     return name + _listed(made, depth)
+
+
+def _class_settings(part: Any) -> dict[str, Any]:
+    """What a class says for all its objects, as in `uniforms = 2`; ours are known by their name."""
+    own = {f.name for f in fields(part)} if is_dataclass(part) else set()
+    return {
+        name: value
+        for kind in reversed(type(part).__mro__)
+        if kind.__module__.partition(".")[0] not in ("hereish", "builtins", "typing", "abc")
+        for name, value in vars(kind).items()
+        if not (name.startswith("__") or name in own | _MACHINERY)
+        if not (callable(value) or hasattr(value, "__get__"))
+    }
 
 
 def _settings(part: Any) -> dict[str, Any]:

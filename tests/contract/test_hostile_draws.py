@@ -97,6 +97,20 @@ def local_class(given: float) -> Any:
     return Local()
 
 
+def class_attribute(given: float) -> Any:
+    Shared.eps = given
+    return Shared()
+
+
+class Shared:
+    """Its setting is said of the class."""
+
+    eps = 0.0
+
+    def __call__(self, run: Run, at_s: Floats, /) -> Plan:
+        return Plan(0.0, self.eps, -math.inf)
+
+
 MANAGERS: dict[str, Callable[[float], Any]] = {
     "plain class": Manager,
     "dataclass that hides a field": Reserved,
