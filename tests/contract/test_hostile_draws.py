@@ -6,11 +6,12 @@ Each search looks for a leak that was there once; the tests say which.
 from __future__ import annotations
 
 import math
-import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -242,44 +243,49 @@ def test_names_that_run_into_each_other_are_kept_apart() -> None:
 # The same secure numbers twice, if a signal handler draws in the middle of a draw.
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no interval timer")
-def test_a_signal_handler_that_draws_never_gets_the_numbers_of_whom_it_interrupts() -> None:
-    draws, seen = hereish.SecureDraws(), []
-    previous = signal.signal(signal.SIGALRM, lambda *_: seen.append(draws.uniforms(4)))
-    signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
+def interrupted(draw: Callable[[], Floats], at: int, handler: Callable[[], None]) -> Floats:
+    """Draw, with a handler that runs before the bytecode of that number, as signals do."""
+    seen = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal seen
+        if frame.f_code is not hereish.SecureDraws.uniforms.__code__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            seen += 1
+            if seen == at:
+                handler()  # what it calls is not traced
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
     try:
-        for _ in range(60_000):
-            seen.append(draws.uniforms(4))  # noqa: PERF401  # a handler appends in between
+        return draw()
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, previous)
-    together = np.concatenate(seen)
-    assert len(seen) > 60_000, "handlers ran"
-    assert len(np.unique(together)) == len(together)
+        sys.settrace(before)
 
 
-class Interrupted(list[Any]):
-    """Lets somebody else draw at the very moment at which a buffer is asked for."""
-
-    draws: hereish.SecureDraws
-    other: Floats | None = None
-
-    def pop(self, *args: Any) -> Any:
-        taken = super().pop(*args)
-        if self.other is None:
-            self.other = np.empty(0)
-            self.other = self.draws.uniforms(4)
-        return taken
-
-
-def test_whoever_draws_while_another_holds_the_buffer_begins_a_new_one() -> None:
-    draws = hereish.SecureDraws()
-    draws.uniforms(1)
-    held = Interrupted(draws._buffers)
-    held.draws, draws._buffers = draws, held
-    ours = draws.uniforms(4)
-    assert held.other is not None
-    assert not np.isin(held.other, ours).any()
+def test_a_signal_handler_that_draws_never_gets_the_numbers_of_whom_it_interrupts() -> None:
+    """Before every bytecode of a draw, from a full buffer and from one that is used up."""
+    for buffered in (4, 508, 512):
+        for at in range(1, 150):
+            draws, seen = hereish.SecureDraws(), []
+            seen.append(draws.uniforms(128))
+            for _ in range((buffered - 128) // 4):
+                seen.append(draws.uniforms(4))  # noqa: PERF401  # one after the other
+            handled: list[Floats] = []
+            ours = interrupted(
+                lambda draws=draws: draws.uniforms(4),  # type: ignore[misc]
+                at,
+                lambda draws=draws, handled=handled: handled.append(draws.uniforms(4)),  # type: ignore[misc]
+            )
+            after = [draws.uniforms(4) for _ in range(4)]
+            together = np.concatenate([*seen, ours, *handled, *after])
+            assert len(np.unique(together)) == len(together)
+            if not handled:
+                break
+        assert at > 50, "there was something to interrupt"
 
 
 # Numbers that are no uniforms.
