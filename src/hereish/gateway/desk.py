@@ -57,9 +57,10 @@ class Desk:
         *,
         tid: str | None = None,
         answers: bool = True,
+        position: str | None = None,
     ) -> Reported:
         """Through the ledger, off the loop."""
-        reported = await self.clerk.report(Ask(token, fixes, tid, answers))
+        reported = await self.clerk.report(Ask(token, fixes, tid, answers, position=position))
         fresh = False
         for answer in reported.answers:
             self.metrics.points.labels(answer.outcome).inc()
