@@ -134,6 +134,7 @@ class Answer(NamedTuple):
     status: int
     retry_after: str | None
     body: bytes
+    position: str | None = None  # how far the ledger has come
 
     @property
     def wait_s(self) -> float | None:

@@ -13,6 +13,7 @@ loops carry them out, one for each client.
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import time
@@ -77,6 +78,7 @@ class _Ask(NamedTuple):
     url: str
     params: dict[str, str] | None = None
     json: dict[str, Any] | None = None
+    headers: dict[str, str] | None = None
 
     def __repr__(self) -> str:
         return f"_Ask({self.method} {self.url})"  # the body may hold the true place
@@ -106,11 +108,16 @@ class _Gateway(ABC):
         timeout_s: float = 10.0,
         retries: int = 5,
         insecure: bool = False,
+        position_file: str | os.PathLike[str] | None = None,
     ) -> None:
         """`timeout_s` is the longest silence in each try; with 5 retries there are up to 6.
 
         http:// is refused except to this machine, since everybody on the way could read the token
         and the true place; `insecure=True` allows it.
+
+        Each answer says how far the gateway's ledger has come, and the highest such position is
+        shown with each request, so that a ledger that was set back is noticed. With
+        `position_file` it outlives this client; several clients may share the file.
         """
         base = sending.base(url, insecure)
         if not (isinstance(token, str) and re.fullmatch(r"[!-~]+", token)):
@@ -118,6 +125,7 @@ class _Gateway(ABC):
         self.url = str(base)
         self._token = token
         self._retries = sending.whole("retries", retries, 0)
+        self._positions = sending.Positions(f"{base} {token}", position_file)
         self._connect(
             base_url=base,
             headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
@@ -165,9 +173,10 @@ class _Gateway(ABC):
         """The answer to a request that is sent, as it is, until there is one or tries run out."""
         tries = 0
         while True:
-            got = yield ask
+            got = yield ask._replace(headers=self._positions.header())
             tries += 1
             if isinstance(got, Answer) and got.status == 200:
+                self._positions.keep(got.position)
                 return got.body
             pause_s = _pause_s(got, tries)
             if pause_s is None or tries > self._retries:
@@ -322,7 +331,9 @@ class AsyncClient(_Gateway):
 
 
 def _answer(response: httpx.Response) -> Answer:
-    return Answer(response.status_code, response.headers.get("Retry-After"), response.content)
+    headers = response.headers
+    position = headers.get(sending.POSITION)
+    return Answer(response.status_code, headers.get("Retry-After"), response.content, position)
 
 
 def _lost(error: Exception) -> _Lost:

@@ -150,6 +150,7 @@ def people(
         tokens = {
             f"device {j}": accounts.new_token(ledger, name, f"device {j}") for j in range(devices)
         }
+        accounts.set_primary(ledger, name, "device 0", silence_s=0.0)  # all of them compete
         clock_s = (time.time() - ago_s) // WINDOW_S * WINDOW_S
         made.append(Person(name, tokens, clock_s, random.Random(rng.random())))  # noqa: S311  # load
     return made

@@ -98,6 +98,8 @@ class Stage:
     gate: threading.Event = field(default_factory=threading.Event)  # answers of the API wait for it
     asked: list[str] = field(default_factory=list)  # paths with queries
     answered: list[str] = field(default_factory=list)
+    position: str | None = None  # how far the ledger has come, as the answer for the budget says
+    positions: list[str | None] = field(default_factory=list)  # that were shown for the budget
 
     def answer(self, target: str, authorization: str | None) -> tuple[int, str, bytes]:
         """Status, media type and content."""
@@ -142,6 +144,8 @@ def staged(prefix: str = "") -> Iterator[Stage]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             stage.asked.append(self.path)
+            if "/v1/budget" in self.path:
+                stage.positions.append(self.headers["Hereish-Ledger-Position"])
             if "/v1/" in self.path:
                 stage.gate.wait(10)
             status, media_type, content = stage.answer(self.path, self.headers["Authorization"])
@@ -149,6 +153,8 @@ def staged(prefix: str = "") -> Iterator[Stage]:
                 self.send_response(status)
                 for name, value in HEADERS.items():
                     self.send_header(name, value)
+                if "/v1/budget" in self.path and stage.position is not None:
+                    self.send_header("Hereish-Ledger-Position", stage.position)
                 if status == 401:
                     self.send_header("WWW-Authenticate", "Bearer")
                 self.send_header("Content-Type", media_type)

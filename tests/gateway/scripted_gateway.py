@@ -31,6 +31,7 @@ class Request:
         self.path = urlsplit(handler.path).path
         self.params = {k: v[0] for k, v in parse_qs(urlsplit(handler.path).query).items()}
         self.token = handler.headers.get("Authorization")
+        self.position = handler.headers.get("Hereish-Ledger-Position")
         self.body: dict[str, Any] = json.loads(handler.rfile.read(length) or b"{}")
 
 

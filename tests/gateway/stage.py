@@ -99,9 +99,11 @@ def command(where: Places, port: int, *words: str) -> list[str]:
 
 
 @contextmanager
-def serving(where: Places, *words: str, rate: float = 0.0) -> Iterator[Running]:
+def serving(
+    where: Places, *words: str, rate: float = 0.0, port: int | None = None
+) -> Iterator[Running]:
     """`hereish serve` as people run it, at the most talkative level."""
-    port = free_port()
+    port = free_port() if port is None else port
     log = Path(where.key_file).with_name(f"log-{port}")
     with log.open("wb") as lines, log.with_name(f"out-{port}").open("wb") as out:
         process = subprocess.Popen(  # noqa: S603  # our own command

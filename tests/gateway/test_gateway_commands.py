@@ -237,6 +237,29 @@ def test_a_token_is_revoked_by_its_id_or_whole(hereish: Terminal, tmp_path: Path
     assert "no such token" in unknown.err
 
 
+def test_the_primary_device_is_said_and_chosen(hereish: Terminal) -> None:
+    hereish("user", "add", "alice", "--accuracy", "3km", "--every", "45min")
+    made = hereish("token", "new", "alice", "--device", "phone")
+    assert "The primary device of alice is phone" in made.err
+    assert "silent for 90 min" in made.err
+    assert "is tablet" in hereish("token", "new", "alice", "--device", "tablet").err
+    chosen = well(hereish("token", "primary", "alice", "phone", "--silence", "3h"))
+    assert "is phone" in chosen
+    assert "silent for 180 min" in chosen
+    assert "is phone" in hereish("token", "new", "alice", "--device", "watch").err
+    words = well(hereish("user", "show", "alice"))
+    assert [line.split(":")[0].split()[-1] for line in words.splitlines() if "primary" in line] == [
+        "phone"
+    ]
+    told = json.loads(well(hereish("user", "show", "alice", "--json")))
+    assert (told["primary_device"], told["silence_s"]) == ("phone", 10800.0)
+    assert "count alike" in well(hereish("token", "primary", "alice", "phone", "--silence", "0"))
+    assert "is ring" not in hereish("token", "new", "alice", "--device", "ring", "--primary").err
+    missing = hereish("token", "primary", "alice", "shoe")
+    assert missing.code == 1
+    assert "hereish user show" in missing.err
+
+
 def test_the_passphrase_is_asked_for_and_kept_encrypted(hereish: Terminal, tmp_path: Path) -> None:
     hereish("user", "add", "alice", "--accuracy", "3km")
     made = hereish(

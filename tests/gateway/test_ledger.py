@@ -109,15 +109,21 @@ def test_the_same_id_is_the_same_report_whatever_else_it_says(ledger: Ledger) ->
     assert rows(ledger) == 2
 
 
-def test_an_id_remembers_a_free_answer_too(ledger: Ledger) -> None:
+def test_a_free_answer_is_known_again_by_its_time_and_its_id_is_still_paid_once(
+    ledger: Ledger,
+) -> None:
     token = shown(member(ledger, interval_s=60.0))
     ledger.report(token, [at(0)])
     free = ledger.report(token, [at(10, name="a")])
     ledger.report(token, [at(600)])
-    again = ledger.report(token, [at(900, name="a")])
+    again = ledger.report(token, [at(10, name="a")])
     assert again.answers[0].release == free.answers[0].release
     assert free.answers[0].release is not None
     assert free.answers[0].release.kind == "untested"
+    paid = [ledger.report(token, [at(seconds, name="a")]).answers[0] for seconds in (900, 1800)]
+    assert [answer.own for answer in paid] == [True, True]
+    assert paid[0].release == paid[1].release
+    assert rows(ledger) == 3
 
 
 def test_ids_of_two_devices_and_two_users_do_not_meet(ledger: Ledger) -> None:

@@ -132,6 +132,30 @@ def test_the_token_signs_in_and_stays_in_this_tab_only(look: Visit, stage: Stage
     assert all(TOKEN not in path for path in stage.asked)
 
 
+def test_the_highest_position_is_kept_and_shown_again(look: Visit, stage: Stage) -> None:
+    """A gateway that was set back is told so, also by whoever signs in later."""
+    sealed = "A" * 97 + "_-9"
+    stage.position = first = f"1700000000.9.{sealed}"
+    signed_in(look)
+    position = "hereish.position /"
+    assert kept(look) == {"hereish.token": TOKEN, position: first}
+    for told, expected in (
+        (f"1700000000.10.{sealed}", f"1700000000.10.{sealed}"),
+        (f"1700000000.9.{sealed}", f"1700000000.10.{sealed}"),
+        (f"1600000000.99.{sealed}", f"1700000000.10.{sealed}"),
+        (f"1700000001.1.{sealed} y", f"1700000000.10.{sealed}"),
+        ("nonsense", f"1700000000.10.{sealed}"),
+        (f"1700000001.1.{sealed}", f"1700000001.1.{sealed}"),
+    ):
+        stage.position = told
+        look.page.reload()
+        look.page.wait_for_selector("#updated:not(:empty)")
+        assert kept(look)[position] == expected
+    assert stage.positions[:3] == [None, first, f"1700000000.10.{sealed}"]
+    look.page.get_by_role("button", name="Sign out").click()
+    assert kept(look) == {position: f"1700000001.1.{sealed}"}
+
+
 def test_a_reload_stays_signed_in(look: Visit) -> None:
     signed_in(look)
     look.page.reload()

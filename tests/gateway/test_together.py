@@ -65,6 +65,7 @@ def test_several_users_are_answered_and_written_at_once(ledger: Ledger) -> None:
 def test_one_user_three_times_is_one_run(ledger: Ledger) -> None:
     key = shown(member(ledger))
     tablet = shown(accounts.new_token(ledger, "alice", "tablet"))
+    accounts.set_primary(ledger, "alice", "phone")
     outcomes = ledger.report_all(
         [ask(key, 0), ask(key, 0), ask(tablet, 0), ask(key, 60), ask(tablet, 30)]
     )
@@ -103,7 +104,7 @@ def test_trouble_with_one_is_trouble_of_that_one_alone(
     keys = [shown(member(ledger, f"user{i}")) for i in range(3)]
     whole = scribe.write
 
-    def broken(tx: Any, scribes: Any) -> int:
+    def broken(tx: Any, scribes: Any) -> scribe.Numbered:
         """Fails after it has written, as a full disk may."""
         written = list(scribes)
         last = whole(tx, written)

@@ -35,7 +35,8 @@ def status(where: Where, as_json: bool) -> None:
 
         found = upkeep.status(ledger)
     if as_json:
-        click.echo(json.dumps(found._asdict() | {"restored": found.restored}, indent=2))
+        judged = {"restored": found.restored, "set_back": found.set_back}
+        click.echo(json.dumps(found._asdict() | judged, indent=2))
         return
     click.echo(
         f"{found.users} users, {found.tokens} tokens, {found.entries} entries, "
@@ -45,6 +46,11 @@ def status(where: Where, as_json: bool) -> None:
         click.echo(
             "its high-water mark was missing or damaged. If this is a backup, or you do not know: "
             "hereish ledger accept. If it is the ledger as it was left: hereish ledger mark"
+        )
+    elif found.set_back:
+        click.echo(
+            "a client knows a later state of it: it was set back together with its high-water "
+            "mark. Nothing is released until: hereish ledger accept"
         )
     elif found.another_era:
         click.echo(

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from hereish.cli import gateway_options, options
+from hereish.cli import gateway_options, options, units
 from hereish.cli.gateway_options import Where
+
+if TYPE_CHECKING:
+    from hereish.gateway.accounts import PrimaryDevice
 
 EXAMPLE = """\b
 Examples:
   hereish token new alice --device phone
   hereish token new alice --device tablet --show-release
+  hereish token primary alice phone --silence 2h
 """
 
 
 @click.group(epilog=EXAMPLE, short_help="what a device signs in with")
 def command() -> None:
-    """Make and revoke tokens. A token belongs to one device of one user; it is shown once."""
+    """Make and revoke tokens. A token belongs to one device of one user; it is shown once.
+
+    One device of a user is the primary one, and its reports count. Those of other devices count
+    only when it has been silent for a while; otherwise they are told the last release, for free.
+    """
 
 
 @command.command(cls=options.Command)
@@ -34,12 +44,20 @@ def command() -> None:
     is_flag=True,
     help="Ask for the encryption key of the OwnTracks app, or read it from standard input.",
 )
+@options.option(
+    "The device",
+    "--primary",
+    is_flag=True,
+    help="Choose it as the primary device. Unless one was chosen it is the one with the newest "
+    "token.",
+)
 @gateway_options.where
 def new(
     user: str,
     device: str,
     show_release: bool,
     passphrase: bool,
+    primary: bool,
     where: Where,
 ) -> None:
     """Make a token for a device, and print it. It cannot be shown again."""
@@ -51,10 +69,41 @@ def new(
         if secret is not None:
             owntracks.check_passphrase(secret)
         token = accounts.new_token(
-            ledger, user, device, passphrase=secret, show_release=show_release
+            ledger,
+            user,
+            device,
+            passphrase=secret,
+            show_release=show_release,
+            primary=primary,
         )
+        first = accounts.primary_device(ledger, user)
     click.echo(token)
     click.echo("Keep it like a password: it is not shown again.", err=True)
+    click.echo(_in_words(user, first), err=True)
+
+
+@command.command(cls=options.Command)
+@click.argument("user", metavar="USER")
+@click.argument("device", metavar="DEVICE")
+@options.option(
+    "The device",
+    "--silence",
+    metavar="DURATION",
+    help="How long it must be silent before other devices count, such as 2h. Unless this was ever "
+    "said it is twice the interval between reports, and at least an hour. 0: all devices count "
+    "alike.",
+)
+@gateway_options.where
+def primary(user: str, device: str, silence: str | None, where: Where) -> None:
+    """Choose the device whose reports count. It applies from the next report on."""
+    silence_s = None
+    if silence is not None:
+        silence_s = 0.0 if silence == "0" else units.duration_s(silence)
+    with where.opened() as ledger:
+        from hereish.gateway import accounts
+
+        first = accounts.set_primary(ledger, user, device, silence_s=silence_s)
+    click.echo(_in_words(user, first))
 
 
 @command.command(cls=options.Command)
@@ -67,3 +116,12 @@ def revoke(token: str, where: Where) -> None:
 
         accounts.revoke_token(ledger, token)
     click.echo("revoked")
+
+
+def _in_words(user: str, first: PrimaryDevice) -> str:
+    if first.silence_s == 0.0:
+        return f"All devices of {user} count alike."
+    return (
+        f"The primary device of {user} is {first.device}: its reports count, and those of others "
+        f"only when it has been silent for {first.silence_s / 60:g} min."
+    )

@@ -211,6 +211,7 @@ def _in_words(account: Account, forwards: int) -> str:
         rows.insert(0, ("disabled", _date(account.disabled_s)))
     for token in account.tokens:
         marks = [f"made {_date(token.created_s)}"]
+        marks += ["primary device"] if token.device == account.primary_device else []
         marks += ["OwnTracks passphrase"] if token.encrypted else []
         marks += ["shows releases"] if token.show_release else []
         marks += [f"revoked {_date(token.revoked_s)}"] if token.revoked_s is not None else []

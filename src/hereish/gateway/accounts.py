@@ -6,7 +6,7 @@ import time
 import unicodedata
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, text, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from hereish.errors import HereishError, ParameterError
 from hereish.gateway import tokens
@@ -28,6 +28,7 @@ from hereish.gateway.tables import tokens as token_rows
 from hereish.windows import NoReset
 
 _LONGEST_NAME = 64
+_LONGEST_SILENCE_S = 30 * 86400.0
 
 
 class Unknown(HereishError):  # noqa: N818  # it says what it is
@@ -58,6 +59,8 @@ class Account(NamedTuple):
     guarantee: str
     entries: int
     tokens: list[TokenRow]
+    primary_device: str | None
+    silence_s: float  # of the primary device, before others count
 
 
 def name_of(text: str, what: str = "user") -> str:
@@ -172,6 +175,8 @@ def shown(ledger: Ledger, name: str, now_s: float | None = None) -> Account:
                 )
                 for row in tx.execute(keys.order_by(token_rows.c.created_s))
             ],
+            primary_device=user.primary_device,
+            silence_s=book.silence_s,
         )
 
 
@@ -184,22 +189,33 @@ def set_disabled(ledger: Ledger, name: str, disabled: bool) -> None:
 
 
 def delete_user(ledger: Ledger, name: str) -> None:
-    """Forget a user and all that was released. Only a keyed hash of the name stays."""
+    """Forget a user and all that was released. Only a keyed hash of the name stays.
+
+    With SQLite no byte of it is left in the database and its log, not even where earlier versions
+    have left some. PostgreSQL keeps deleted rows in its files until it needs the space.
+    """
     with ledger.database.writing() as tx:
-        if ledger.database.sqlite:
-            tx.execute(text("PRAGMA secure_delete = ON"))  # overwritten, not only unlinked
-        user = _locked(tx, name)
-        theirs = select(func.max(entries.c.id)).where(entries.c.user_id == user.id)
-        last = tx.execute(theirs).scalar() or 0
-        # The outbox goes with its destinations: in that order, as deliveries lock them.
-        for table in (destinations, counts, receipts, entries, token_rows, policies):
-            tx.execute(delete(table).where(table.c.user_id == user.id))
-        tx.execute(delete(users).where(users.c.id == user.id))
-        tx.execute(forget, {"number": last})  # last of all, as those who prune
-        tx.execute(
-            insert(removed),
-            {"name_key": ledger.keys.name(user.name), "removed_s": time.time()},
+        gone = select(removed.c.name_key).where(
+            removed.c.name_key == ledger.keys.name(name_of(name))
         )
+        if tx.execute(gone).first() is None:
+            _delete(ledger, tx, name)
+    ledger.database.scrub()  # also if only that had failed before
+
+
+def _delete(ledger: Ledger, tx: Connection, name: str) -> None:
+    user = _locked(tx, name)
+    theirs = select(func.max(entries.c.id)).where(entries.c.user_id == user.id)
+    last = tx.execute(theirs).scalar() or 0
+    # The outbox goes with its destinations: in that order, as deliveries lock them.
+    for table in (destinations, counts, receipts, entries, token_rows, policies):
+        tx.execute(delete(table).where(table.c.user_id == user.id))
+    tx.execute(delete(users).where(users.c.id == user.id))
+    tx.execute(forget, {"number": last})  # last of all, as those who prune
+    tx.execute(
+        insert(removed),
+        {"name_key": ledger.keys.name(user.name), "removed_s": time.time()},
+    )
 
 
 def new_token(
@@ -209,8 +225,12 @@ def new_token(
     *,
     passphrase: str | None = None,
     show_release: bool = False,
+    primary: bool = False,
 ) -> str:
-    """A token for a device of a user. Nobody can see it a second time."""
+    """A token for a device of a user. Nobody can see it a second time.
+
+    The device becomes the primary one, unless another was chosen; with `primary` it is chosen.
+    """
     device = name_of(device, "device")
     token = tokens.new()
     presented = tokens.presented(token)
@@ -233,7 +253,63 @@ def new_token(
                 "show_release": show_release,
             },
         )
+        chosen = device if primary else user.chosen_device
+        _set_primary(tx, user.id, chosen, newest=device)
     return token
+
+
+class PrimaryDevice(NamedTuple):
+    """Whose reports count, and how long it must be silent before those of others do."""
+
+    device: str | None  # None: there is no token
+    silence_s: float
+
+
+def primary_device(ledger: Ledger, name: str) -> PrimaryDevice:
+    """Whose reports count."""
+    with ledger.database.reading() as tx:
+        user = _found(tx, name)
+        return PrimaryDevice(user.primary_device, ledger.book(tx, user).silence_s)
+
+
+def set_primary(
+    ledger: Ledger, name: str, device: str, *, silence_s: float | None = None
+) -> PrimaryDevice:
+    """Have the reports of this device count, and others only when it was silent for that long.
+
+    `silence_s` None leaves that as it is.
+    """
+    device = name_of(device, "device")
+    if silence_s is not None and not 0.0 <= silence_s <= _LONGEST_SILENCE_S:
+        raise ParameterError(f"the silence must lie between 0 and 30 days, found {silence_s!r} s")
+    with ledger.database.writing() as tx:
+        user = _locked(tx, name)
+        if device not in _devices(tx, user.id):
+            raise Unknown(
+                f"{name!r} has no device {device!r} with a token that is not revoked; 'hereish "
+                "user show' lists them, and 'hereish token new' makes one"
+            )
+        if silence_s is not None:
+            tx.execute(update(users).where(users.c.id == user.id).values(silence_s=silence_s))
+        _set_primary(tx, user.id, device)
+    return primary_device(ledger, name)
+
+
+def _devices(tx: Connection, user_id: int) -> list[str]:
+    """The devices that can report, newest token first."""
+    valid = (token_rows.c.user_id == user_id, token_rows.c.revoked_s.is_(None))
+    newest = (token_rows.c.created_s.desc(), token_rows.c.id)
+    return list(tx.execute(select(token_rows.c.device).where(*valid).order_by(*newest)).scalars())
+
+
+def _set_primary(
+    tx: Connection, user_id: int, chosen: str | None, newest: str | None = None
+) -> None:
+    """The chosen device if it can report, else the one with the newest token."""
+    able = _devices(tx, user_id)
+    primary = chosen if chosen in able else newest or next(iter(able), None)
+    change = update(users).where(users.c.id == user_id)
+    tx.execute(change.values(chosen_device=chosen, primary_device=primary))
 
 
 def revoke_token(ledger: Ledger, token_id: str) -> None:
@@ -241,12 +317,15 @@ def revoke_token(ledger: Ledger, token_id: str) -> None:
     whole = tokens.presented(token_id)
     known = whole.id if whole is not None else token_id.removeprefix("hereish_")
     with ledger.database.writing() as tx:
-        row = tx.execute(select(token_rows).where(token_rows.c.id == known)).one_or_none()
-        if row is None:
+        owner = select(token_rows.c.user_id).where(token_rows.c.id == known).scalar_subquery()
+        user = tx.execute(select(users).where(users.c.id == owner).with_for_update()).one_or_none()
+        if user is None:
             raise Unknown("there is no such token; 'hereish user show NAME' lists their ids")
+        row = tx.execute(select(token_rows).where(token_rows.c.id == known)).one()
         if row.revoked_s is None:
             change = update(token_rows).where(token_rows.c.id == known)
             tx.execute(change.values(revoked_s=time.time()))
+            _set_primary(tx, user.id, user.chosen_device)
 
 
 def _found(tx: Connection, name: str) -> Row[Any]:

@@ -89,15 +89,32 @@ class Standing(NamedTuple):
         return 0.0 if self.closed else self.total - self.spent
 
 
+class Devices(NamedTuple):
+    """Whose reports count: settings of a user, public and independent of any place."""
+
+    primary: str | None = None  # None: all devices count alike
+    silence_s: float | None = None  # before others count; None: as the policy says
+
+
 class Book:
     """Opened inside a transaction that holds the user's lock, and written back in it."""
 
     def __init__(
-        self, rules: Rules, following: Rules | None, state: str | None, closed_s: float | None
+        self,
+        rules: Rules,
+        following: Rules | None,
+        state: str | None,
+        closed_s: float | None,
+        devices: Devices = Devices(),  # noqa: B008  # it cannot be changed
     ) -> None:
         self.rules = rules
         self.following = following
+        self.number = 0  # of entries so far
         self._closed_s = closed_s
+        self._devices = devices
+        self._heard_s = self._noted_s = -math.inf  # of the primary device
+        self._said_s = -math.inf  # up to here it was said that nothing is left
+        self._said_more = False
         self._session: Session | None = None
         self._state: dict[str, Any] | None = None
         self.newest: Entry | None = None
@@ -107,6 +124,11 @@ class Book:
             self._state = told["session"]
             self.newest = Entry(**told["newest"])
             self._last_s = self.newest.at_s
+            self.number = told.get("number", 0)
+            self._said_s = told.get("said_s", self._last_s)
+            heard, heard_s = told.get("heard", (None, None))
+            if heard is not None and heard == devices.primary:
+                self._heard_s = self._noted_s = heard_s
 
     def knows(self, newest_at_s: float) -> bool:
         """Whether the newest entry of the ledger is of this run, or of a window that was closed."""
@@ -129,8 +151,38 @@ class Book:
 
     def is_due(self, at_s: float) -> bool:
         """Whether a report for this time may add an entry: times are public."""
-        last_s = self._last_s
+        last_s = max(self._last_s, self._said_s)
         return at_s > last_s and at_s >= last_s + self.rules.policy.interval_s  # [L3]
+
+    @property
+    def silence_s(self) -> float:
+        """How long the primary device must have been silent before others count."""
+        own = self._devices.silence_s
+        return self.rules.policy.silence_s if own is None else own
+
+    def counts(self, device: str, at_s: float, now_s: float) -> bool:
+        """Whether a due report of this device may add an entry: by settings and times alone."""
+        if self._devices.primary in (None, device):
+            return True
+        at_s = min(at_s, now_s)  # a clock that is ahead wins nothing
+        silent = self.silence_s == 0.0 or at_s >= self._heard_s + self.silence_s + self._unnoted_s
+        return silent and self.is_due(at_s)  # [L9]
+
+    def hear(self, device: str, at_s: float, now_s: float) -> None:
+        """Note that the primary device reported: by its own clock, and never ahead of ours."""
+        if device == self._devices.primary:
+            self._heard_s = max(self._heard_s, min(at_s, now_s))
+
+    @property
+    def _unnoted_s(self) -> float:
+        """How much later it may have been heard than is written: so free reports stay cheap."""
+        return self.silence_s / 8.0
+
+    @property
+    def is_worth_writing(self) -> bool:
+        """Whether there is something to remember although no entry was added."""
+        heard = 0.0 < self._unnoted_s <= self._heard_s - self._noted_s
+        return self.newest is not None and (heard or self._said_more)
 
     def add(self, fix: Fix, device: str) -> Entry | None:
         """The next entry; None if it would only say once more that nothing is left.
@@ -142,11 +194,13 @@ class Book:
         newest = self.newest
         if newest is not None and newest.kind == NOTHING:
             same = (newest.window, newest.policy_id) == (window, self.rules.id)
-            # While another policy waits, an entry says so each time: what waits may change. And
-            # in a window that nothing was paid from, where one that comes later might begin.
             ended = not may_pay or self.standing(fix.at_s).exhausted
-            begun = not _later(self.rules.mechanism.window, fix.at_s, self._paid_s)
-            if same and ended and begun and self.following is None:
+            if same and ended:
+                # While another policy waits it is noted up to when this was said: what waits may
+                # change. And in a window that nothing was paid from, where another might begin.
+                begun = not _later(self.rules.mechanism.window, fix.at_s, self._paid_s)
+                if not begun or self.following is not None:
+                    self._said_s, self._said_more = fix.at_s, True
                 return None
         entry = None
         if may_pay:
@@ -158,6 +212,7 @@ class Book:
                 entry = None
         self.newest = entry or self._nothing(fix.at_s, window, device)
         self._last_s = fix.at_s
+        self.number += 1
         return self.newest
 
     def _entry(self, report: Report, at_s: float, device: str) -> Entry:
@@ -241,7 +296,16 @@ class Book:
         """For the ledger. Holds what was released, and no secret."""
         if self.newest is None:
             raise RuntimeError("an empty book has no state")
-        return json.dumps({"session": self.session.to_state(), "newest": self.newest._asdict()})
+        told: dict[str, Any] = {
+            "session": self.session.to_state(),
+            "newest": self.newest._asdict(),
+            "number": self.number,
+        }
+        if self._said_s > self.newest.at_s:
+            told["said_s"] = self._said_s
+        if self._heard_s > -math.inf:
+            told["heard"] = (self._devices.primary, self._heard_s)
+        return json.dumps(told)
 
     def standing(self, at_s: float) -> Standing:
         """Where the budget stands at this time, in the policy in force."""

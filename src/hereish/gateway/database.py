@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -124,6 +125,41 @@ class Database:
         if not self.sqlite:
             tx.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _UPGRADE_LOCK})
 
+    def shrink_log(self) -> None:
+        """Have SQLite write its log into the file and empty it: it holds what was deleted.
+
+        Raises LedgerUnreachable if others read or write all the time.
+        """
+        if self.sqlite:
+            self._outside("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def scrub(self) -> None:
+        """Have SQLite write the file anew from its rows, and empty the log.
+
+        Pages that were split or merged may hold what was deleted since. Others wait meanwhile.
+        """
+        if self.sqlite:
+            self._outside("VACUUM")
+            self.shrink_log()
+
+    def _outside(self, words: str) -> None:
+        """Run a statement that cannot be in a transaction."""
+        with (
+            self._writer,
+            _translated(),
+            closing(self.engine.raw_connection()) as connection,
+            closing(connection.cursor()) as cursor,
+        ):
+            try:
+                rows = cursor.execute(words).fetchall()
+            except sqlite3.OperationalError:
+                rows = [(1,)]
+        if rows and rows[0][0]:  # busy, says the checkpoint
+            raise LedgerUnreachable(
+                "it is deleted from the ledger, but the files may still hold it, since others use "
+                "them all the time; stop the gateway and call this again"
+            )
+
     def close(self) -> None:
         self.engine.dispose()
 
@@ -135,15 +171,18 @@ LAST_NUMBER = {
     # its tables, and a standby or a recovery one that is up to 32 ahead of them.
     "postgresql": "SELECT greatest(max(entries.id), (SELECT forgotten FROM ledger)) FROM entries",
 }
-_COMMITTED = "SELECT max(id) FROM entries"
+_COMMITTED = "SELECT id, made_s FROM entries ORDER BY id DESC LIMIT 1"
 _ERA = "SELECT era FROM ledger"
 
 
 class Position(NamedTuple):
-    """How far a ledger has come: those two numbers, and in which era; "" before there is one."""
+    """How far a ledger has come: those two numbers, when the entry of the second was made, and in
+    which era; "" before there is one.
+    """
 
     last: int
     committed: int
+    made_s: float
     era: str
 
 
@@ -151,17 +190,18 @@ def position(connection: Any, dialect: str) -> Position:
     """Where the ledger stands, by a connection of ours or of the driver itself."""
     queries = (LAST_NUMBER[dialect], _COMMITTED, _ERA)
     if isinstance(connection, Connection):
-        last, committed, era = (connection.exec_driver_sql(query).scalar() for query in queries)
+        rows = [connection.exec_driver_sql(query).first() for query in queries]
     else:
         with closing(connection.cursor()) as cursor:
-            last, committed, era = (_first(cursor, query) for query in queries)
-    return Position(int(last or 0), int(committed or 0), era or "")
+            rows = [_first(cursor, query) for query in queries]
+    last, newest, era = rows
+    number, made_s = newest or (0, 0.0)
+    return Position(int((last and last[0]) or 0), number, made_s, era[0] if era else "")
 
 
 def _first(cursor: Any, query: str) -> Any:
     cursor.execute(query)
-    row = cursor.fetchone()
-    return row[0] if row else None
+    return cursor.fetchone()
 
 
 def _reachable(path: Path) -> None:
@@ -213,7 +253,9 @@ def _engine(url: str, pool: int) -> Engine:
 
 def _prepare_sqlite(connection: Any) -> None:
     connection.isolation_level = None  # transactions begin where we say so, in _begin
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+    pragmas = ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON")
+    # What is deleted or replaced is overwritten, not only unlinked.
+    for pragma in (*pragmas, "secure_delete = ON"):
         connection.execute(f"PRAGMA {pragma}").close()
 
 

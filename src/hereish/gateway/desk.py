@@ -58,12 +58,13 @@ class Desk:
         *,
         tid: str | None = None,
         answers: bool = True,
+        position: str | None = None,
     ) -> Reported:
         """Through the ledger, off the loop. What is more than a token may send has to wait."""
         wait_s = self.limiter.wait_s(token.digest, len(fixes), counted=1)
         if wait_s:
             raise TooOften(wait_s)
-        reported = await self.clerk.report(Ask(token, fixes, tid, answers))
+        reported = await self.clerk.report(Ask(token, fixes, tid, answers, position=position))
         for outcome, number in Counter(answer.outcome for answer in reported.answers).items():
             self.metrics.points.labels(outcome).inc(number)
         fresh = any(answer.own and answer.outcome != "again" for answer in reported.answers)

@@ -21,6 +21,8 @@ _DEVICE = (
     users.c.state,
     users.c.closed_s,
     users.c.forwards,
+    users.c.primary_device,
+    users.c.silence_s,
 )
 _newest = (
     entries.select()
@@ -28,6 +30,12 @@ _newest = (
     .order_by(entries.c.at_s.desc())
     .limit(1)
     .correlate(users)
+)
+newest_of = (
+    select(entries.c.id, entries.c.made_s)
+    .where(entries.c.user_id == bindparam("user"))
+    .order_by(entries.c.at_s.desc())
+    .limit(1)
 )
 account_of = (
     select(*_DEVICE)
@@ -43,6 +51,7 @@ locked_accounts = {
         *_DEVICE,
         _newest.with_only_columns(entries.c.id).scalar_subquery().label("newest_id"),
         _newest.with_only_columns(entries.c.at_s).scalar_subquery().label("newest_at_s"),
+        _newest.with_only_columns(entries.c.made_s).scalar_subquery().label("newest_made_s"),
         literal_column(f"({last})", BigInteger).label("last_number"),
         select(ledger.c.era).scalar_subquery().label("era"),
     )

@@ -33,6 +33,7 @@ class Keys:
         self._ids = _derived(master, b"ids")
         self._names = _derived(master, b"names")
         self._box = ChaCha20Poly1305(_derived(master, b"seal"))
+        self._positions = ChaCha20Poly1305(_derived(master, b"positions"))
         self.check = _derived(master, b"check")[:16]
         """Tells whether a ledger was made with this key, and nothing else about it."""
 
@@ -48,15 +49,17 @@ class Keys:
 
     def seal(self, secret: str, about: str) -> bytes:
         """Encrypted for the database; opens only for the same `about`."""
-        nonce = os.urandom(_NONCE_BYTES)
-        return nonce + self._box.encrypt(nonce, secret.encode(), about.encode())
+        return _sealed(self._box, secret.encode(), about.encode())
 
     def open(self, sealed: bytes, about: str) -> str:
-        try:
-            nonce, rest = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
-            return self._box.decrypt(nonce, rest, about.encode()).decode()
-        except (InvalidTag, ValueError):
-            raise KeyTrouble("a sealed value cannot be opened: it is damaged or moved") from None
+        return _opened(self._box, sealed, about.encode()).decode()
+
+    def seal_position(self, content: bytes, about: bytes) -> bytes:
+        """Encrypted for clients, with a key of its own: there are many."""
+        return _sealed(self._positions, content, about)
+
+    def open_position(self, sealed: bytes, about: bytes) -> bytes:
+        return _opened(self._positions, sealed, about)
 
     def __repr__(self) -> str:
         return "Keys(…)"
@@ -111,6 +114,19 @@ def _decoded(text: str, where: str) -> bytes:
     if len(key) != _BYTES:
         raise KeyTrouble(f"{expected}, found {len(key)} bytes")
     return key
+
+
+def _sealed(box: ChaCha20Poly1305, content: bytes, about: bytes) -> bytes:
+    nonce = os.urandom(_NONCE_BYTES)
+    return nonce + box.encrypt(nonce, content, about)
+
+
+def _opened(box: ChaCha20Poly1305, sealed: bytes, about: bytes) -> bytes:
+    """Compared in constant time; KeyTrouble says nothing of what is wrong with it."""
+    try:
+        return box.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], about)
+    except (InvalidTag, ValueError):
+        raise KeyTrouble("a sealed value cannot be opened: it is damaged or moved") from None
 
 
 def _derived(master: bytes, purpose: bytes) -> bytes:

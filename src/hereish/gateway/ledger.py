@@ -14,18 +14,29 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import Connection, func, insert, literal, select
+from sqlalchemy import Connection, insert, literal, select
 
 from hereish.errors import HereishError
-from hereish.gateway.book import Book, Entry, Standing
+from hereish.gateway.book import Book, Devices, Entry, Standing
 from hereish.gateway.database import Database, LedgerUnreachable, position
-from hereish.gateway.finding import account_of, locked_accounts
+from hereish.gateway.finding import account_of, locked_accounts, newest_of
 from hereish.gateway.fixes import Fix, Release
 from hereish.gateway.keys import Keys, KeyTrouble, load
+from hereish.gateway.liveness import Liveness
 from hereish.gateway.mark import Mark, Missing, Restored, era_after
 from hereish.gateway.places import Places
 from hereish.gateway.policy import Policy, Rules, mechanism_of
-from hereish.gateway.scribe import AHEAD_S, Answer, Device, Scribe, policy_row, write
+from hereish.gateway.positions import Positions
+from hereish.gateway.scribe import (
+    AHEAD_S,
+    NO_ENTRY,
+    Answer,
+    Device,
+    Numbered,
+    Scribe,
+    policy_row,
+    write,
+)
 from hereish.gateway.tables import entries, ledger, removed, users
 from hereish.gateway.tokens import Presented
 
@@ -44,6 +55,7 @@ class Ask(NamedTuple):
     tid: str | None = None
     answers: bool = True
     now_s: float | None = None
+    position: str | None = None  # that the client shows
 
 
 class Reported(NamedTuple):
@@ -53,6 +65,7 @@ class Reported(NamedTuple):
     answers: list[Answer]
     standing: Standing
     policy: Policy
+    number: int  # of the user's entries: what `Ledger.position` takes
 
 
 class Ledger:
@@ -65,6 +78,8 @@ class Ledger:
         self.restored: str | None = None
         self.made = False  # by `open`, since there was none
         self._rules: dict[int, Rules] = {}  # policies never change in an era, so they may be kept
+        self._positions = Positions(keys, mark.ledger)
+        self._liveness = Liveness(self._look)
         database.on_connect = self._connected
 
     @classmethod
@@ -128,17 +143,20 @@ class Ledger:
         if not self.database.sqlite:
             connection.rollback()  # reading began a transaction
         self._unless_restored(found.last, found.era, mark)
-        self._reach(found.committed)  # who wrote them may have died before the mark was raised
+        # Who wrote them may have died before the mark was raised.
+        self._reach(Numbered(found.committed, found.made_s))
 
     def catch_up(self) -> None:
         """Raise the mark to what was committed, by whomever, and notice a restore."""
-        if self.restored is not None:
-            return
+        if self.restored is None:
+            self._liveness.look()
+
+    def _look(self) -> None:
         mark = self.mark.value()
         with self.database.reading() as tx:
             found = position(tx, self.database.dialect)
         self._unless_restored(found.last, found.era, mark)
-        self._reach(found.committed)
+        self._reach(Numbered(found.committed, found.made_s))
 
     def _unless_restored(self, last: int, era: str, mark: int) -> None:
         if self.restored is None:
@@ -159,13 +177,14 @@ class Ledger:
         tid: str | None = None,
         answers: bool = True,
         now_s: float | None = None,
+        position: str | None = None,
     ) -> Reported:
         """Answer fixes, oldest first, whatever their order. Paid and durable when it returns.
 
         Without `answers`, those that can be had for free are not looked up.
         Raises Refused, LedgerUnreachable or Restored; then nothing was released.
         """
-        [outcome] = self.report_all([Ask(token, fixes, tid, answers, now_s)])
+        [outcome] = self.report_all([Ask(token, fixes, tid, answers, now_s, position)])
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -179,6 +198,7 @@ class Ledger:
             try:
                 return self._together(asks)
             except LedgerUnreachable as trouble:
+                self._liveness.doubt()
                 if self.database.sqlite and not trouble.lost:
                     return [trouble] * len(asks)  # it is everybody's: nobody waits for it in turn
             except Exception:  # noqa: BLE001, S110  # whosever it is: each hears their own below
@@ -189,6 +209,7 @@ class Ledger:
             outcome = busy.get(ask.token.id) or self._alone(ask)
             if isinstance(outcome, LedgerUnreachable):
                 busy[ask.token.id] = outcome
+                self._liveness.doubt()
             outcomes.append(outcome)
         return outcomes
 
@@ -210,7 +231,9 @@ class Ledger:
     def _together(self, asks: Sequence[Ask]) -> list[Reported | Exception]:
         outcomes: list[Reported | Exception] = []
         scribes: dict[int, Scribe] = {}
-        known = 0
+        known = NO_ENTRY
+        for ask in asks:
+            self._look_at(ask.position)
         with self.database.writing() as tx:
             mark = self.mark.value()  # before one looks: others go on
             named = {"tokens": list({ask.token.id for ask in asks})}
@@ -219,7 +242,8 @@ class Ledger:
             for account in accounts.values():
                 self._unless_restored(account.last_number or 0, account.era or "", mark)  # [L7]
                 # What is told again may not have been told before: its writer may have died.
-                known = max(known, account.newest_id or 0)
+                if account.newest_id is not None:
+                    known = max(known, Numbered(account.newest_id, account.newest_made_s))
             for ask in asks:
                 try:
                     account = self._admitted(accounts.get(ask.token.id), ask.token)
@@ -230,10 +254,8 @@ class Ledger:
                     book = self.book(tx, account, account.newest_at_s)
                     if book.newest is not None and book.newest.at_s != account.newest_at_s:
                         # We waited for the lock: the row is newer than what was looked up with it.
-                        number = select(func.max(entries.c.id)).where(
-                            entries.c.user_id == account.id
-                        )
-                        known = max(known, tx.execute(number).scalar() or 0)
+                        newest = tx.execute(newest_of, {"user": account.id}).one_or_none()
+                        known = known if newest is None else max(known, Numbered(*newest))
                     scribes[account.id] = Scribe(tx, account.id, book, self.keys, account.forwards)
                 outcomes.append(self._answered(ask, _device(account), scribes[account.id]))
             last = write(tx, scribes.values())
@@ -252,22 +274,45 @@ class Ledger:
             standing_s = now_s
         standing = scribe.book.standing(standing_s)
         policy = scribe.book.rules.policy
-        return Reported(device, [told[i] for i in range(len(fixes))], standing, policy)
+        answers = [told[i] for i in range(len(fixes))]
+        return Reported(device, answers, standing, policy, scribe.book.number)
 
-    def _reach(self, number: int) -> None:
+    def _reach(self, entry: Numbered) -> None:
         """Raise the mark. If that fails, nothing leaves; what was paid is there to be asked for."""
         try:
-            self.mark.reach(number)
+            self.mark.reach(entry.number)
         except OSError:
             raise LedgerUnreachable("the high-water mark cannot be written") from None
+        self._positions.note(entry)
+
+    def position(self, number: int) -> str:
+        """How far the ledger has come, for a user with so many entries to keep and show again."""
+        return self._positions.now(self.mark.era, number)
+
+    def _look_at(self, position: str | None) -> None:
+        """Stop, for everybody, if a client shows a position that this ledger once gave and does not
+        have any more. One that it never gave does nothing.
+        """
+        seen = None if position is None else self._positions.read(position)
+        if seen is None or self._positions.has(seen, self.mark.era):
+            return
+        with self.database.reading() as tx:
+            if not self._positions.is_set_back(tx, seen):
+                return
+        try:
+            self.mark.set_back(seen.era)  # [L10]
+        except OSError:
+            raise LedgerUnreachable("the high-water mark cannot be written") from None
+        self._unless_restored(0, seen.era, self.mark.value())
 
     def device(self, token: Presented) -> Device:
         """Who a token speaks for."""
         with self.database.reading() as tx:
             return _device(self._found(tx, token))
 
-    def budget(self, token: Presented) -> tuple[Device, Book]:
+    def budget(self, token: Presented, position: str | None = None) -> tuple[Device, Book]:
         """The user's book, to be looked at only."""
+        self._look_at(position)
         with self.database.reading() as tx:
             account = self._found(tx, token)
             return _device(account), self.book(tx, account)
@@ -295,12 +340,12 @@ class Ledger:
             return releases
 
     def alive(self) -> None:
-        """Raises if the ledger cannot be used."""
+        """Raises if the ledger cannot be used, as far as the last seconds tell (liveness.py)."""
+        if self.restored is None:
+            self.database.unless_replaced()
+            self._liveness.check()
         if self.restored is not None:
             raise Restored(self.restored)
-        self.database.unless_replaced()
-        with self.database.reading() as tx:
-            tx.execute(select(literal(1)))
 
     # Parts
 
@@ -324,6 +369,7 @@ class Ledger:
             None if following is None else self.rules_of(tx, following),
             account.state,
             account.closed_s,
+            Devices(account.primary_device, account.silence_s),
         )
         if newest_at_s is not None and not book.knows(newest_at_s):
             self.restored = (

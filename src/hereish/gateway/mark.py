@@ -25,10 +25,12 @@ from hereish.errors import HereishError
 _HEAD = "hereish high-water mark 2\n"
 _WIDTH = 20
 _COUNT_WIDTH = 12
-_ERA_WIDTH = _COUNT_WIDTH + 1 + 16
+ERA_WIDTH = _COUNT_WIDTH + 1 + 16
 _WHOLE = re.compile(rb"[0-9]{12}-[0-9a-f]{16}\n([0-9]{20})")
 # Further than any ledger can have come, until somebody has said what to do.
 LOST: int = 10**_WIDTH - 1
+# Further, too: a client has shown a position that the ledger does not have (positions.py).
+SET_BACK: int = LOST - 1
 # What to do if there is no mark: begin one, refuse, or note that it is lost.
 Missing = Literal["new", "refuse", "lost"]
 
@@ -56,9 +58,10 @@ class Mark:
     def __init__(self, path: Path, ledger: str, era: str, missing: Missing) -> None:
         """`era` is that of the ledger, for a mark that is begun now."""
         self.path = path
+        self.ledger = ledger
         self._lock = threading.Lock()
         self._head = f"{_HEAD}{ledger}\n"
-        self._at = len(self._head) + _ERA_WIDTH + 1  # where the number is
+        self._at = len(self._head) + ERA_WIDTH + 1  # where the number is
         self._known = 0
         self._file = self._opened(missing)
         try:
@@ -100,10 +103,10 @@ class Mark:
                 raise Restored(self._lost())
             self._write(era, 0 if missing == "new" else LOST)
         self.value()
-        return os.pread(self._file, _ERA_WIDTH, len(self._head)).decode("ascii", "replace")
+        return os.pread(self._file, ERA_WIDTH, len(self._head)).decode("ascii", "replace")
 
     def _number(self) -> int | None:
-        found = _WHOLE.fullmatch(os.pread(self._file, _ERA_WIDTH + 1 + _WIDTH, len(self._head)))
+        found = _WHOLE.fullmatch(os.pread(self._file, ERA_WIDTH + 1 + _WIDTH, len(self._head)))
         return int(found[1]) if found else None
 
     def reset(self, era: str, number: int) -> None:
@@ -127,6 +130,11 @@ class Mark:
         self._known = max(self._known, number)
         return self._known
 
+    def set_back(self, era: str) -> None:
+        """Note for everybody that a client knows a later state than this, of that era."""
+        with self._lock, _locked(self._file):
+            self._write(max(self.era, era, key=count_of), SET_BACK)
+
     def written_s(self) -> float:
         """When it was last written, by the clock of then."""
         return os.fstat(self._file).st_mtime
@@ -140,6 +148,12 @@ class Mark:
             raise Restored(
                 "the ledger's high-water mark was lost: 'hereish ledger accept' if it may be a "
                 "backup, 'hereish ledger mark' if it is the ledger as it was left"
+            )
+        if mark == SET_BACK:
+            raise Restored(
+                "a client knows a later state of this ledger than this one: it was set back, and "
+                "its high-water mark with it. What was spent since is not in it. Nothing is "
+                "released until 'hereish ledger accept' has closed the windows that were open"
             )
         if not era:
             raise Restored(

@@ -23,6 +23,7 @@ from hereish.skip import SkipBySpeed
 from hereish.windows import Day, Every, NoReset, Window
 
 DEFAULT_INTERVAL_S = 1800.0  # about 50 chances a day; a budget makes 20 to 50 reports
+SHORTEST_SILENCE_S = 3600.0  # phones that lie still report every quarter of an hour, or half
 _LONGEST_INTERVAL_S = 7 * 86400.0
 _SHORTEST_WINDOW_S = 60.0
 
@@ -53,6 +54,11 @@ class Policy:
                 "the smallest interval between reports must lie between 0 and 7 days, "
                 f"found {self.interval_s!r} s"
             )
+
+    @property
+    def silence_s(self) -> float:
+        """How long the primary device is silent before others count, unless a user has another."""
+        return max(2.0 * self.interval_s, SHORTEST_SILENCE_S)
 
     def build(self) -> PredictiveMechanism:
         """The mechanism that it describes; says what is wrong with it if it describes none."""

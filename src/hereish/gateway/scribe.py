@@ -32,7 +32,7 @@ class Answer(NamedTuple):
 
     release: Release | None
     own: bool
-    outcome: str  # for the metrics: a kind, or "again", "late", "ahead", "none"
+    outcome: str  # for the metrics: a kind, or "again", "late", "other device", "ahead", "none"
 
 
 policy_row = select(policies.c.version, policies.c.body).where(policies.c.id == bindparam("policy"))
@@ -54,7 +54,7 @@ _remember = (
         next_policy_id=bindparam("following"),
     )
 )
-_add_entries = insert(entries).returning(entries.c.id)
+_add_entries = insert(entries).returning(entries.c.id, entries.c.made_s)
 # PostgreSQL does both in one go, which saves a way to the server and back.
 _COLUMNS = (*Entry._fields, "user_id", "made_s")
 _added = (
@@ -77,6 +77,16 @@ _post = insert(outbox).from_select(
     ).where(destinations.c.user_id == bindparam("user")),
 )
 _add_receipt = insert(receipts)
+
+
+class Numbered(NamedTuple):
+    """An entry by its number, and when it was made: one of another history has another time."""
+
+    number: int
+    made_s: float
+
+
+NO_ENTRY = Numbered(0, 0.0)
 
 
 class _Added(NamedTuple):
@@ -105,44 +115,44 @@ class Scribe:
                 return self._known(known)
         if fix.at_s > now_s + AHEAD_S:
             return Answer(None, own=False, outcome="ahead")
-        answer, entry = self._fresh_or_free(fix, device, looked_up or key is not None)
-        if entry is not None and answer.own and answer.outcome == entry.kind:  # a new one
+        book = self.book
+        due = book.is_due(fix.at_s)
+        entry = None
+        if due and book.counts(device, fix.at_s, now_s):
+            entry = book.add(fix, device)
+            if entry is None:  # as before: nothing is left
+                answer = Answer(None, own=False, outcome=NOTHING)
+            else:
+                answer = Answer(entry.release(book.rules), own=True, outcome=entry.kind)
+        else:
+            answer = self._free(fix, device, looked_up, settled=not due)
+        book.hear(device, fix.at_s, now_s)
+        if entry is not None:
             self.added.append(_Added(entry, tid, now_s))
-        if key is not None:
-            self._tx.execute(
-                _add_receipt,
-                {
-                    "user_id": self.user_id,
-                    "key": key,
-                    "entry_at_s": entry.at_s if entry is not None else None,
-                    "at_s": fix.at_s,
-                    "own": answer.own,
-                    "made_s": now_s,
-                },
-            )
+            if key is not None:
+                receipt = {"entry_at_s": entry.at_s, "at_s": fix.at_s, "own": True}
+                of_whom = {"user_id": self.user_id, "key": key, "made_s": now_s}
+                self._tx.execute(_add_receipt, of_whom | receipt)
         return answer
 
-    def _fresh_or_free(self, fix: Fix, device: str, looked_up: bool) -> tuple[Answer, Entry | None]:
-        book = self.book
-        if not book.is_due(fix.at_s):
-            return self._free(fix, device, looked_up)
-        entry = book.add(fix, device)
-        if entry is None:  # as before: nothing is left
-            return Answer(None, own=False, outcome=NOTHING), book.newest
-        return Answer(entry.release(book.rules), own=True, outcome=entry.kind), entry
+    def _free(self, fix: Fix, device: str, looked_up: bool, settled: bool) -> Answer:
+        """The entry in force at that time: it is public, so it costs nothing to say it again.
 
-    def _free(self, fix: Fix, device: str, looked_up: bool) -> tuple[Answer, Entry | None]:
-        """The entry in force at that time: it is public, so it costs nothing to say it again."""
+        Until reports that count have come to that time another entry may still be made for it. So
+        what is told then is the last release as the answer for its own time.
+        """
         outcome = "again" if self.book.is_answered_by_the_newest(fix.at_s) else "late"
+        if not settled:
+            outcome = "other device"
         entry = self._in_force(fix.at_s) if looked_up else None  # [L8]
         if entry is None:
-            return Answer(None, own=False, outcome=outcome), None
+            return Answer(None, own=False, outcome=outcome)
         # Whatever its place is: whether it is the same one would tell who asks about the secret.
         own = entry.at_s == fix.at_s and entry.device == device
         release = self._release(entry)
         if release is not None and not own:
-            release = again(release, fix.at_s)
-        return Answer(release, own, outcome), entry
+            release = again(release, fix.at_s if settled else entry.at_s)
+        return Answer(release, own, outcome)
 
     def _known(self, receipt: Any) -> Answer:
         """The answer that a report with this id had before."""
@@ -182,22 +192,24 @@ class Scribe:
         }
 
 
-def write(tx: Connection, scribes: Iterable[Scribe]) -> int:
-    """Write what they kept: entries, runs and the outbox. The number of the last entry, or 0."""
-    active = [scribe for scribe in scribes if scribe.added]
+def write(tx: Connection, scribes: Iterable[Scribe]) -> Numbered:
+    """Write what they kept: entries, runs and the outbox. The last entry, or none."""
+    active = [scribe for scribe in scribes if scribe.added or scribe.book.is_worth_writing]
     rows = [
         {**added.entry._asdict(), "user_id": scribe.user_id, "made_s": added.made_s}
         for scribe in active
         for added in scribe.added
     ]
-    if not rows:
-        return 0
-    if len(rows) == 1 and tx.dialect.name == "postgresql":
+    last = NO_ENTRY
+    if len(rows) == len(active) == 1 and tx.dialect.name == "postgresql":
         new = {f"new_{name}": value for name, value in rows[0].items()}
-        last = int(tx.execute(_add_and_remember, active[0].state() | new).scalar_one())
+        number = tx.execute(_add_and_remember, active[0].state() | new).scalar_one()
+        last = Numbered(int(number), rows[0]["made_s"])
     else:
-        last = max(tx.execute(_add_entries, rows).scalars())
-        tx.execute(_remember, [scribe.state() for scribe in active])
+        if rows:
+            last = max(Numbered(*row) for row in tx.execute(_add_entries, rows))
+        if active:
+            tx.execute(_remember, [scribe.state() for scribe in active])
     posts = [
         {
             "user": scribe.user_id,

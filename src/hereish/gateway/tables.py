@@ -73,6 +73,12 @@ users = Table(
     Column("forwards", Integer, nullable=False),  # to how many destinations
     # No window that had begun by then may be paid from again: the ledger was restored then.
     Column("closed_s", Double),
+    # Whose reports count: the device that the operator chose (NULL: the one with the newest token),
+    # the one that it is at present, and how long it is silent before others count (NULL: by the
+    # policy's interval).
+    Column("chosen_device", Text),
+    Column("primary_device", Text),
+    Column("silence_s", Double),
     sqlite_autoincrement=True,
 )
 
@@ -126,7 +132,8 @@ entries = Table(
     sqlite_autoincrement=True,
 )
 
-# Reports that came with an id: which entry answered them, and whether it was made for them.
+# Reports that came with an id: which entry was made for them. What was answered for free has none,
+# so ids alone do not make the ledger grow. (Before revision 0002 it had: then `own` is false.)
 receipts = Table(
     "receipts",
     metadata,

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, func, select, text, update
 from hereish.errors import ParameterError
 from hereish.gateway.database import Position, position
 from hereish.gateway.ledger import Ledger
-from hereish.gateway.mark import LOST, count_of, era_after
+from hereish.gateway.mark import LOST, SET_BACK, count_of, era_after
 from hereish.gateway.scribe import AHEAD_S
 from hereish.gateway.tables import (
     counts,
@@ -44,6 +44,11 @@ class Status(NamedTuple):
         return self.mark == LOST
 
     @property
+    def set_back(self) -> bool:
+        """Whether a client has shown a position that the ledger does not have."""
+        return self.mark == SET_BACK
+
+    @property
     def restored(self) -> bool:
         return self.last < self.mark or self.another_era
 
@@ -68,8 +73,6 @@ def prune(ledger: Ledger, before_s: float) -> dict[str, int]:
     What is asked later about a time that was forgotten is answered with nothing, and is free.
     """
     with ledger.database.writing() as tx:
-        if ledger.database.sqlite:
-            tx.execute(text("PRAGMA secure_delete = ON"))  # overwritten, not only unlinked
         # The destinations before all else, as those lock them who deliver and who delete users.
         # Reports need not wait for that.
         tx.execute(
@@ -85,7 +88,8 @@ def prune(ledger: Ledger, before_s: float) -> dict[str, int]:
         }
         counted = {name: tx.execute(statement).rowcount for name, statement in gone.items()}
         tx.execute(forget, {"number": max(numbers, default=0)})
-        return {"releases": len(numbers)} | counted
+    ledger.database.shrink_log()
+    return {"releases": len(numbers)} | counted
 
 
 def accept(ledger: Ledger) -> int:
@@ -104,7 +108,7 @@ def accept(ledger: Ledger) -> int:
         era = era_after(found.era, ledger.mark.era)
         tx.execute(update(ledger_row).values(closed_s=closed_s, era=era))
         last = found.last
-        if last < mark != LOST:
+        if last < mark < SET_BACK:
             _move(ledger, tx, mark)
             last = mark
     ledger.mark.reset(era, last)

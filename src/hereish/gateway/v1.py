@@ -16,6 +16,7 @@ from hereish.gateway.book import NOTHING
 from hereish.gateway.counting import day_of
 from hereish.gateway.desk import desk_of, shown_token
 from hereish.gateway.fixes import Fix, Nonsense
+from hereish.gateway.positions import HEADER
 from hereish.gateway.scribe import AHEAD_S
 from hereish.gateway.words import (
     ANSWERS,
@@ -57,7 +58,7 @@ async def report(request: Request) -> Response:
     desk = desk_of(request)
     token = desk.admit(shown_token(request))
     fix = _fix(await request.body())
-    reported = await desk.report(token, [fix])
+    reported = await desk.report(token, [fix], position=request.headers.get(HEADER))
     [answer] = reported.answers
     if answer.outcome == "ahead":
         raise Unfit(
@@ -79,7 +80,9 @@ async def report(request: Request) -> Response:
         "accuracy_m": release.accuracy_m if release else None,
     }
     # As ReportOut has it, which a test checks: to check it here for each report is slow.
-    return Response(json.dumps(told), media_type="application/json")
+    # In a header, since it changes: the same report has the same answer.
+    position = {HEADER: desk.ledger.position(reported.number)}
+    return Response(json.dumps(told), headers=position, media_type="application/json")
 
 
 def _fix(body: bytes) -> Fix:
@@ -116,11 +119,13 @@ _EXPECTED = {
 
 
 @router.get("/budget", openapi_extra=BEARER)
-async def budget(request: Request) -> Budget:
+async def budget(request: Request, response: Response) -> Budget:
     """Where the budget of the token's user stands."""
     desk = desk_of(request)
     token = desk.admit(shown_token(request))
-    device, book = await run_in_threadpool(desk.ledger.budget, token)
+    shown = request.headers.get(HEADER)
+    device, book = await run_in_threadpool(desk.ledger.budget, token, shown)
+    response.headers[HEADER] = desk.ledger.position(book.number)
     standing, policy = book.standing(time.time()), book.rules.policy
     return Budget(
         user=device.user,

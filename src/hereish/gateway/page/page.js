@@ -5,6 +5,10 @@ import { cost, count, element, fill, percent, place, plural, rough, setZone, sma
   from "./words.js";
 
 const KEY = "hereish.token"; // in the storage of this tab
+// How far the ledger had come, for longer than this tab: shown again, it tells a gateway that was
+// set back. Two gateways may share an origin.
+const POSITION = "Hereish-Ledger-Position";
+const KEPT = `hereish.position ${location.pathname}`;
 const EACH_MS = 30000;
 const PAGE = 500;
 const NO_CONNECTION =
@@ -23,6 +27,8 @@ const map = new ReleaseMap(element("map"), tell, label);
 
 async function ask(path, { token, leave: { signal } }) {
   const headers = { Authorization: `Bearer ${token}`, Accept: "application/json" };
+  const position = localStorage.getItem(KEPT);
+  if (position !== null) headers[POSITION] = position;
   const settings = { headers, signal, cache: "no-store", redirect: "error" };
   const sendable = /^[\x21-\x7e]+$/.test(token); // a header holds nothing else
   const answer = sendable
@@ -32,11 +38,23 @@ async function ask(path, { token, leave: { signal } }) {
     const words = REFUSED[answer.status] ?? `The gateway could not answer (${answer.status}).`;
     throw Object.assign(new Error(words), { status: answer.status });
   }
+  keep(answer.headers.get(POSITION));
   return answer.json().catch(() => { throw new Error(NOT_UNDERSTOOD); });
 }
 
 const history = (before) =>
   `v1/history?${new URLSearchParams({ limit: PAGE, ...(before && { before }) })}`;
+
+// Of positions `era.number.sealed` the highest is kept.
+const order = (position) => (position ?? "").split(".", 2).map(Number);
+
+function keep(position) {
+  if (!/^\d{1,12}\.\d{1,15}\.[\w-]{1,200}$/.test(position ?? "")) return;
+  const [era, number] = order(localStorage.getItem(KEPT));
+  const [later, higher] = order(position);
+  if (later < era || (later === era && higher < number)) return;
+  localStorage.setItem(KEPT, position);
+}
 
 function problem(text) {
   write("problem", text);
