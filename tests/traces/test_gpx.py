@@ -233,7 +233,7 @@ def test_users_and_traces_are_read_from_our_own_files(tmp_path: Path) -> None:
     assert piece.user is not None
     assert piece.trace is not None
     assert piece.user.values()[:2] == ["ann", " bob"]
-    assert piece.trace.values() == ["t1", "t1", 3]
+    assert piece.trace.values() == ["t1", "t1", 1]
     assert piece.layout.numbered  # the third has a number, and the others have ids
     assert faults(piece) == [Fault.NONE, Fault.NONE, Fault.USER]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hereish.arrays import Bools, Floats, Ints
 from hereish.errors import ParameterError
@@ -35,7 +36,7 @@ def covered(guarantee: str, order: Order) -> str:
     return guarantee + _INPUT if order == "input" else guarantee
 
 
-def public_order(keys: Sequence[Ints], kept: Kept, chance: Chance) -> Ints:
+def public_order(keys: Sequence[NDArray[Any]], kept: Kept, chance: Chance) -> Ints:
     """The rows by public keys, the first of which counts most; then by `kept`, then by chance.
 
     Guarantee: whatever the order of the input, what comes out has the same distribution.
@@ -62,7 +63,7 @@ def inverse(order: Ints) -> Ints:
     return place
 
 
-def _steps(keys: Sequence[Ints]) -> tuple[Bools, Bools]:
+def _steps(keys: Sequence[NDArray[Any]]) -> tuple[Bools, Bools]:
     """From each row to the next: whether the keys fall, and whether they stay the same."""
     rows = max(len(keys[0]) - 1, 0)
     falls, same = np.zeros(rows, dtype=np.bool_), np.ones(rows, dtype=np.bool_)
