@@ -6,19 +6,16 @@ unfinished file is released data only; if anything fails it is removed.
 
 from __future__ import annotations
 
-import contextlib
-import gzip
 import json
 import os
 import shutil
-import sys
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, NamedTuple, Self, cast, get_args
+from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
 import numpy as np
 
@@ -27,9 +24,10 @@ from hereish.randomness import Draws
 from hereish.traces.names import name_key, same_name
 from hereish.traces.order import Order
 from hereish.traces.parse import file_part
-from hereish.traces.piece import Ids, Layout, Piece, Promise, Released, Writer
+from hereish.traces.piece import Ids, Layout, Piece, Promise, Released
 from hereish.traces.sources import ENDINGS, METADATA, STANDARD, Source, format_of, module
 from hereish.traces.spool import Chunk, Key, Spool, ranked
+from hereish.traces.whole import File, part, umask
 
 SplitBy = Literal["input", "user"]
 _TREES = ("geolife", "tdrive")  # formats with a file for each user or trace
@@ -89,88 +87,6 @@ def _common_format(sources: list[Source]) -> str:
             f"the inputs are {', '.join(sorted(formats))}; say which the folder shall have: --to"
         )
     return formats.pop()
-
-
-class _File:
-    """One file in the making."""
-
-    def __init__(self, path: Path | None, form: str, layout: Layout, promise: Promise) -> None:
-        self._path = path
-        create = module(form).writer  # before there is a file that would have to go again
-        if path is None:
-            self._file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  # closed in put
-        else:
-            self._part, self._file = _part(path)
-        self._sink = self._file
-        if path is not None and path.suffix == ".gz":
-            self._sink = cast("BinaryIO", gzip.GzipFile("", "wb", fileobj=self._file, mtime=0))
-        self.writer: Writer = create(self._sink, _fitting(layout, form), promise)
-
-    def complete(self) -> None:
-        """All is written, and safe on the disk; it has only to be put in its place."""
-        self.writer.finish()
-        if self._sink is not self._file:
-            self._sink.close()
-        self._file.flush()
-        if self._path is not None:
-            os.fsync(self._file.fileno())
-            self._file.close()
-            self._part.chmod(0o666 & ~_umask())
-
-    def put(self) -> None:
-        """Put it in its place: from here on it is released."""
-        if self._path is not None:
-            self._part.replace(self._path)
-            return
-        self._file.seek(0)
-        try:
-            shutil.copyfileobj(self._file, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-        except OSError:
-            cut = True
-        else:
-            cut = False
-        self._file.close()
-        if cut:
-            raise CutOff(
-                "standard output was closed before its end; what has been read of it is released"
-            )
-
-    def commit(self) -> None:
-        self.complete()
-        self.put()
-
-    def abandon(self) -> None:
-        """Leave nothing behind, whatever state it is in."""
-        with contextlib.suppress(Exception):
-            if hasattr(self.writer, "abandon"):
-                self.writer.abandon()
-        with contextlib.suppress(OSError):
-            self._file.close()
-        if self._path is not None:
-            self._part.unlink(missing_ok=True)
-
-
-class CutOff(HereishError):  # noqa: N818  # it describes what happened, as the others do
-    """Part of an output has gone to somebody who did not want the rest."""
-
-
-def _part(path: Path) -> tuple[Path, BinaryIO]:
-    """A file beside the place of another, that nobody else uses."""
-    handle, name = tempfile.mkstemp(".part", ".hereish-", path.parent)
-    return Path(name), os.fdopen(handle, "wb")
-
-
-def _fitting(layout: Layout, form: str) -> Layout:
-    if form == "geoparquet":
-        return replace(layout, geometry=layout.geometry or "geometry")
-    return layout
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 class Output(ABC):
@@ -286,7 +202,7 @@ class OneFile(Output):
         self, path: Path | None, form: str, promise: Promise, order: Order, merge: bool
     ) -> None:
         self._path, self._form, self._promise = path, form, promise
-        self._file: _File | None = None
+        self._file: File | None = None
         self._beside: Path | None = None  # the metadata in the making
         if path is not None and not path.parent.is_dir():
             raise ParameterError(f"there is no folder {path.parent} to write {path.name} into")
@@ -301,23 +217,23 @@ class OneFile(Output):
     def _put(self, target: int, rows: Released) -> None:
         if self._file is None:
             layout = self._targets[target].layout
-            self._file = _File(self._path, self._form, layout, self._promise)
+            self._file = File(self._path, self._form, layout, self._promise)
         self._file.writer.write(rows)
 
     def commit(self) -> None:
         if self._file is None:
             layout = self._targets[0].layout if self._targets else Layout()
-            self._file = _File(self._path, self._form, layout, self._promise)
+            self._file = File(self._path, self._form, layout, self._promise)
         self._file.complete()
         if self._path is None:
             self._file.put()
             return
         beside = self._path.with_name(self._path.name + METADATA)
         if self._form in _WITHOUT_METADATA:
-            self._beside, file = _part(beside)
+            self._beside, file = part(beside)
             with file:
                 file.write(_described(self._path.name, self._promise).encode())
-            self._beside.chmod(0o666 & ~_umask())
+            self._beside.chmod(0o666 & ~umask())
         # What was promised for an older file is never beside a newer one, not even for a moment.
         beside.unlink(missing_ok=True)
         self._file.put()
@@ -351,7 +267,7 @@ class Folder(Output):
         path.parent.mkdir(parents=True, exist_ok=True)
         self._part = Path(tempfile.mkdtemp(".part", ".hereish-", path.parent))
         self._numbers: dict[Path, tuple[int, int | None]] = {}  # of targets, and of their file
-        self._open: tuple[int, _File] | None = None
+        self._open: tuple[int, File] | None = None
         self._begun: set[int] = set()
         super().__init__(order, merge, self._part)
 
@@ -393,12 +309,12 @@ class Folder(Output):
             self._open = (target, self._file(target))
         self._open[1].writer.write(rows)
 
-    def _file(self, target: int) -> _File:
+    def _file(self, target: int) -> File:
         self._begun.add(target)
         name, layout = self._targets[target]
         place = self._part / cast("Path", name)
         place.parent.mkdir(parents=True, exist_ok=True)
-        return _File(place, self._form, layout, self._promise)
+        return File(place, self._form, layout, self._promise)
 
     def _close(self) -> None:
         if self._open is not None:
@@ -414,7 +330,7 @@ class Folder(Output):
         if self._form in _WITHOUT_METADATA:
             described = _described(None, self._promise)
             (self._part / f"csv{METADATA}").write_text(described, encoding="utf-8")
-        self._part.chmod(0o777 & ~_umask())
+        self._part.chmod(0o777 & ~umask())
         if self._path.is_dir():
             self._path.rmdir()  # it is empty
         self._part.replace(self._path)

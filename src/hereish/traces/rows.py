@@ -42,7 +42,7 @@ class Budgets:
         self.mechanism = mechanism
         self.turn = threading.Lock()
         self._lanes: dict[tuple[str, int], int] = {}
-        self._seen = _Spans.of(np.empty(0, dtype=np.int64), np.empty(0))
+        self._seen = _NOTHING_SEEN
         self.run = mechanism.run(0)
 
     def __len__(self) -> int:
@@ -69,20 +69,17 @@ class Budgets:
 
 
 class _Spans(NamedTuple):
-    """Windows in the order of their numbers, and the first and last time seen in each."""
+    """Windows, and the first and last time seen in each."""
 
     window: Ints
     first_s: Floats
     last_s: Floats
 
-    @classmethod
-    def of(cls, window: Ints, at_s: Floats) -> _Spans:
-        return cls(window, at_s, at_s).joined(None)
-
-    def joined(self, other: _Spans | None) -> _Spans:
+    def joined(self, other: _Spans) -> _Spans:
         """Of both together. Raises if a window with a higher number was not later throughout."""
-        parts = (self,) if other is None else (self, other)
-        window, first_s, last_s = (np.concatenate(field) for field in zip(*parts, strict=True))
+        window = np.concatenate([self.window, other.window])
+        first_s = np.concatenate([self.first_s, other.first_s])
+        last_s = np.concatenate([self.last_s, other.last_s])
         order = np.argsort(window, kind="stable")
         window = window[order]
         if not len(window):
@@ -97,6 +94,9 @@ class _Spans(NamedTuple):
                 "nothing was released"
             )
         return _Spans(window[begins], first, last)
+
+
+_NOTHING_SEEN = _Spans(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))
 
 
 def sanitize_rows(
@@ -126,7 +126,6 @@ def sanitize_rows(
     _check(mechanism, user, names, points, at_s)
     user, names = _people(user, names)
     window = _windows(mechanism, at_s)
-    spans = _Spans.of(window, at_s)
     if place is None:
         place = inverse(
             public_order((user, at_s), lambda _: (), chance(seed, draws, names, user, at_s, points))
@@ -134,6 +133,10 @@ def sanitize_rows(
     order = _order(user, at_s, place)
     sorted_user, sorted_window = user[order], window[order]
     begins = _begins(sorted_user, sorted_window)
+    last = np.append(begins[1:], len(order))[: len(begins)] - 1
+    spans = _Spans(sorted_window[begins], at_s[order[begins]], at_s[order[last]])
+    if budgets is None:
+        _NOTHING_SEEN.joined(spans)
     keys = [(names[sorted_user[i]], int(sorted_window[i])) for i in begins]
     keyed = [f"{day} {name}" for name, day in keys] if isinstance(draws, KeyedDraws) else None
     with contextlib.nullcontext() if budgets is None else budgets.turn:
@@ -227,7 +230,7 @@ def _begins(user: Ints, window: Ints) -> Ints:
 def _order(user: Ints, at_s: Floats, place: Ints) -> Ints:
     """The rows by user, time and place; most files have them so already.
 
-    Windows never fall as time goes on, which was checked, so they need not be sorted by.
+    Windows never fall as time goes on, which is checked, so they need not be sorted by.
     """
     rises = np.diff(user) > 0
     same = np.diff(user) == 0

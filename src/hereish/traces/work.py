@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,8 @@ from hereish.errors import HereishError, ParameterError, PointError
 from hereish.mechanism import PredictiveMechanism
 from hereish.randomness import Draws
 from hereish.traces.clean import YEAR_US, bad_row, time_faults
-from hereish.traces.clock import iso
-from hereish.traces.names import name_key, same_name
+from hereish.traces.names import name_key
+from hereish.traces.numbering import Numbering, Part
 from hereish.traces.order import Order, public_order
 from hereish.traces.output import Output
 from hereish.traces.piece import FAULTS, PIECE_ROWS, Fault, Ids, Piece, Released
@@ -28,43 +28,10 @@ from hereish.traces.thin import Thinner
 _HARD, _EASY, _UNTESTED = range(3)  # as in KINDS
 _CENTURY_S = 100 * 365.25 * 86400.0
 _NEVER = np.iinfo(np.int64).min
-NONE = -1  # the code of an id that is not told
 
 
 class NotInOrder(HereishError):  # noqa: N818  # it tells its catcher what to do, and goes no further
     """Rows came after later ones that have been through already: they must be taken by user."""
-
-
-class _Part(NamedTuple):
-    """A piece in a unit, with the numbers of its rows in the whole work."""
-
-    source: Source
-    piece: Piece
-    place: Ints  # in its file, from 0
-    file: Ints  # the number of the file
-    user: Ints
-    trace: Ints
-    span: Ints  # a trace in a file
-    user_id: Ints  # ids as given, NONE where there is none
-    trace_id: Ints
-
-
-class Book:
-    """Numbers for values: the same one for the same value, however many files it is in."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Hashable, int] = {}
-        self.values: list[Any] = []
-
-    def number(self, value: Any) -> int:
-        key = (type(value), value)  # 1 and True are not the same
-        if key not in self._numbers:
-            self._numbers[key] = len(self.values)
-            self.values.append(value)
-        return self._numbers[key]
-
-    def __len__(self) -> int:
-        return len(self.values)
 
 
 def _whole_us(every_s: float) -> int:
@@ -97,14 +64,10 @@ class Work:
         self._budgets = Budgets(mechanism)
         self._thinner = None if every_s is None else Thinner(_whole_us(every_s))
         self._by_trace = isinstance(mechanism.window, EachTrace)
-        self._users, self._traces, self._spans = Book(), Book(), Book()
-        self._user_ids, self._trace_ids = Book(), Book()
-        self._keys: list[Key] = []  # what each trace is ordered by
-        self._targets: list[int] = []  # where each span goes
-        self._files: dict[Source, tuple[int, int]] = {}  # the number of each, and its rows so far
+        self._ids = Numbering(out)
         self._standing = _Standing()
         self._chosen: Bools | None = None  # by user: those whose rows are taken in this pass
-        self._unit: list[_Part] = []
+        self._unit: list[Part] = []
         self._rows = 0  # in the unit
 
     def add(self, source: Source, piece: Piece) -> None:
@@ -113,21 +76,20 @@ class Work:
             self.flush()
         if not len(piece):
             return
-        part = self._numbered(source, piece)
+        part = self._ids.numbered(source, piece)
         if self._chosen is not None:
-            part = _taken(part, np.flatnonzero(self._chosen[part.user]))
+            part = part.take(np.flatnonzero(self._chosen[part.user]))
         if len(part.user):
             self._rows += len(part.user)
             self._unit.append(part)
 
     def users_of(self, piece: Piece) -> Ints:
-        """The number of each row's user; those without any are all the same person's."""
-        ids = piece.user or Ids(np.zeros(len(piece), dtype=np.int64), [""])
-        return _mapped(ids.codes, lambda code: self._users.number(same_name(ids.names[code])))
+        """The number of each row's user."""
+        return self._ids.users_of(piece)
 
     def in_parts(self, counts: Ints) -> list[Bools]:
         """The users in the order of their names, in parts that fit into memory."""
-        keys = [name_key(name) for name in self._users.values]
+        keys = [name_key(name) for name in self._ids.users.values]
         parts: list[Bools] = []
         room = 0
         for user in sorted(range(len(keys)), key=keys.__getitem__):
@@ -141,105 +103,15 @@ class Work:
     def begin_part(self, users: Bools) -> None:
         """A pass over all files, in which the rows of some users are taken."""
         self._chosen = users
-        self._files = {source: (number, 0) for source, (number, _) in self._files.items()}
-
-    def _numbered(self, source: Source, piece: Piece) -> _Part:
-        file, before = self._files.setdefault(source, (len(self._files), 0))
-        self._files[source] = (file, before + len(piece))
-        self._out.check(source, piece)
-        user = self.users_of(piece)
-        trace = self._numbered_traces(source, file, piece, user)
-        count = len(piece)
-        nobody = np.full(count, NONE, dtype=np.int64)
-        user_id = trace_id = nobody
-        if piece.user is not None:
-            names = piece.user.names
-            user_id = _mapped(piece.user.codes, lambda code: self._user_ids.number(names[code]))
-        if piece.trace is not None:
-            labels = self._labels(source, piece)
-            trace_id = _mapped(piece.trace.codes, lambda code: self._trace_ids.number(labels(code)))
-        return _Part(
-            source,
-            piece,
-            before + np.arange(count),
-            np.full(count, file, dtype=np.int64),
-            user,
-            trace,
-            self._numbered_spans(source, file, piece, trace, user_id, trace_id),
-            user_id,
-            trace_id,
-        )
-
-    def _numbered_traces(self, source: Source, file: int, piece: Piece, user: Ints) -> Ints:
-        """The number of each row's trace, which is that of its user and its id or file."""
-        ids = piece.trace or Ids(np.zeros(len(piece), dtype=np.int64), [0])
-        numbered = piece.trace is None or piece.layout.numbered
-        labels = self._labels(source, piece)
-        many = len(ids.names)
-
-        def number(pair: int) -> int:
-            who, code = self._users.values[pair // many], pair % many
-            which = ids.names[code]
-            here = f"{file}" if numbered and isinstance(which, int) else ""
-            # The length in front: no name can end where another begins.
-            name = f"{len(who)} {who}:{here}:{same_name(which)}"
-            trace = self._traces.number(name)
-            if trace == len(self._keys):
-                told = () if piece.trace is None else _label_key(source, which, labels(code))
-                self._keys.append((name_key(who), *told))
-            return trace
-
-        return _mapped(user * many + ids.codes, number)
-
-    def _numbered_spans(
-        self,
-        source: Source,
-        file: int,
-        piece: Piece,
-        trace: Ints,
-        user_id: Ints,
-        trace_id: Ints,
-    ) -> Ints:
-        first: dict[int, int] = {}  # a row of each trace
-        begins = np.flatnonzero(np.diff(trace, prepend=trace[:1] - 1))
-        for row in begins.tolist():
-            first.setdefault(int(trace[row]), row)
-
-        def number(which: int) -> int:
-            span = self._spans.number((file, which))
-            if span == len(self._targets):
-                row = first[which]
-                user = None if user_id[row] == NONE else self._user_ids.values[user_id[row]]
-                told = None if trace_id[row] == NONE else self._trace_ids.values[trace_id[row]]
-                target = self._out.target(source, file, piece.layout, user, told)
-                self._targets.append(target)
-            return span
-
-        return _mapped(trace, number)
-
-    def _labels(self, source: Source, piece: Piece) -> Callable[[int], Any]:
-        """The id of a trace as it is written: as given, unless it is a number in its file."""
-        assert_ids = piece.trace or Ids(np.zeros(0, dtype=np.int64), [0])
-        names = assert_ids.names
-
-        def label(code: int) -> Any:
-            name = names[code]
-            if not (piece.layout.numbered and isinstance(name, int)):
-                return name
-            if self._out.by_user:  # the number of a file says how the input lay in files
-                begins = piece.at_us[assert_ids.codes == code].min(keepdims=True)
-                return iso(begins)[0].replace("-", "").replace(":", "")
-            if source.number is None or self._out.apart:
-                return name
-            return f"{source.number}-{name}"
-
-        return label
+        self._ids.begin_again()
 
     def finish(self) -> None:
         self.flush()
-        self._out.finish(self._user_ids.values, self._trace_ids.values, self._keys, self._draws)
+        self._out.finish(
+            self._ids.user_ids.values, self._ids.trace_ids.values, self._ids.keys, self._draws
+        )
         tally = self._tally
-        tally.users, tally.traces = len(self._users), len(self._traces)
+        tally.users, tally.traces = len(self._ids.users), len(self._ids.traces)
         if not tally.points - sum(tally.bad.values()):
             raise PointError("there are no points that can be used; nothing was released")
 
@@ -256,24 +128,22 @@ class Work:
             self._standing.check_traces(unit.span, unit.at_us, fault)
         if fault.any():
             self._leave_out(unit, fault)
-            good = fault == Fault.NONE
-            order, unit = inverse_of(order, good), unit.take(np.flatnonzero(good))
+            order = order[fault[order] == Fault.NONE]
         budget = unit.trace if self._by_trace else unit.user
         if self._chosen is None:
             # Thinning goes by user, whatever has a budget.
-            self._standing.check_budgets(
-                unit.user if self._thinner is not None else budget, unit.at_us
-            )
+            goes_on = unit.user if self._thinner is not None else budget
+            self._standing.check_budgets(goes_on[order], unit.at_us[order])
         rows = order
         if self._thinner is not None:
             # In this order, so that of the same time chance decides and not the input.
-            kept = self._thinner.keep(unit.user[order], self._users.values, unit.at_us[order])
+            kept = self._thinner.keep(unit.user[order], self._ids.users.values, unit.at_us[order])
             rows = order[kept]
             self._tally.thinned += len(order) - len(rows)
         out = sanitize_rows(
             self._mechanism,
             budget[rows],
-            self._traces.values if self._by_trace else self._users.values,
+            self._ids.traces.values if self._by_trace else self._ids.users.values,
             unit.points[rows],
             unit.at_us[rows] / 1e6,
             draws=self._draws,
@@ -286,7 +156,7 @@ class Work:
     def _ordered(self, unit: _Unit) -> Ints:
         """The rows by user, trace and time; then by kept columns; then by chance."""
         return public_order(
-            (_ranked(unit.trace, self._keys), unit.at_us),
+            (_ranked(unit.trace, self._ids.keys), unit.at_us),
             lambda rows: [column[rows].tolist() for column in unit.kept.values()],
             lambda rows: self._draws.uniforms(len(rows)),
         )
@@ -304,7 +174,7 @@ class Work:
         """Hand on the released rows, which are in a public order, and count them."""
         value, cost, kind = out.value[out.released], out.cost[out.released], _kinds(out)
         distance_m = self._mechanism.space.distance(unit.points[rows], value)
-        targets = np.array(self._targets, dtype=np.int64)[unit.span[rows]]
+        targets = np.array(self._ids.targets, dtype=np.int64)[unit.span[rows]]
         ranks = _ranked(targets, self._out.keys)
         if self._order == "input":
             order = np.lexsort((rows, ranks))
@@ -317,20 +187,20 @@ class Work:
             lon=value[order, 1],
             kind=kind[order],
             cost=cost[order],
-            user=Ids(unit.user_id[rows], self._user_ids.values),
-            trace=Ids(unit.trace_id[rows], self._trace_ids.values),
+            user=Ids(unit.user_id[rows], self._ids.user_ids.values),
+            trace=Ids(unit.trace_id[rows], self._ids.trace_ids.values),
             kept={name: column[rows] for name, column in unit.kept.items()},
         )
         self._tally.count(released, distance_m)
         given = self._order == "input"
         first, second = (unit.file, unit.place) if given else (unit.trace, unit.at_us)
-        self._out.write(Chunk(targets[order], first[rows], second[rows], released), self._keys)
+        self._out.write(Chunk(targets[order], first[rows], second[rows], released), self._ids.keys)
 
 
 class _Unit:
     """The rows of some parts as columns, in the order of the input. Holds secrets."""
 
-    def __init__(self, parts: Sequence[_Part]) -> None:
+    def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
         for name in ("place", "file", "user", "trace", "span", "user_id", "trace_id"):
             setattr(self, name, np.concatenate([getattr(part, name) for part in parts]))
@@ -352,22 +222,13 @@ class _Unit:
     user_id: Ints
     trace_id: Ints
 
-    def found(self, row: int) -> tuple[_Part, int]:
+    def found(self, row: int) -> tuple[Part, int]:
         """The part that a row is of, and its number there."""
         for part in self._parts:
             if row < len(part.user):
                 return part, row
             row -= len(part.user)
         raise IndexError(row)
-
-    def take(self, rows: Ints) -> _Unit:
-        taken = object.__new__(_Unit)
-        taken._parts = ()
-        for name in ("place", "file", "user", "trace", "span", "user_id", "trace_id"):
-            setattr(taken, name, getattr(self, name)[rows])
-        taken.at_us, taken.points = self.at_us[rows], self.points[rows]
-        taken.kept = {name: column[rows] for name, column in self.kept.items()}
-        return taken
 
 
 class _Standing:
@@ -408,26 +269,8 @@ def _grown(column: NDArray[Any], count: int, fill: Any) -> NDArray[Any]:
     return np.append(column, np.full(more, fill, dtype=column.dtype))
 
 
-def _label_key(source: Source, name: Any, label: Any) -> tuple[Any, ...]:
-    """What a trace is ordered by: numbers in files by the file, then by themselves."""
-    if isinstance(name, int) and label != name and isinstance(label, str) and source.number:
-        return (name_key(str(source.number)), name_key(str(name)))
-    return (name_key(same_name(label)),)
-
-
-def _taken(part: _Part, rows: Ints) -> _Part:
-    columns = [column[rows] for column in part[2:]]
-    return _Part(part.source, part.piece.take(rows), *columns)
-
-
 def _column(piece: Piece, name: str) -> NDArray[Any]:
     return piece.kept[name] if name in piece.kept else np.full(len(piece), None, dtype=object)
-
-
-def inverse_of(order: Ints, good: Bools) -> Ints:
-    """The same order of the good rows alone, by their new numbers."""
-    numbers = np.cumsum(good) - 1
-    return np.asarray(numbers[order[good[order]]])
 
 
 def _ranked(numbers: Ints, keys: Sequence[Key]) -> Ints:
@@ -438,14 +281,6 @@ def _ranked(numbers: Ints, keys: Sequence[Key]) -> Ints:
     ranks = np.zeros(int(used[-1]) + 1 if len(used) else 0, dtype=np.int64)
     ranks[used] = [place[key] for key in own]
     return np.asarray(ranks[numbers])
-
-
-def _mapped(codes: Ints, number: Callable[[int], int]) -> Ints:
-    """Another number for each code; rows that belong together mostly lie together."""
-    begins = np.flatnonzero(np.diff(codes, prepend=codes[:1] - 1))
-    different, which = np.unique(codes[begins], return_inverse=True)
-    numbers = np.array([number(code) for code in different.tolist()], dtype=np.int64)
-    return np.repeat(numbers[which.reshape(-1)], np.diff(begins, append=len(codes)))
 
 
 def _kinds(out: Sanitized) -> NDArray[np.uint8]:
