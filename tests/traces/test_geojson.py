@@ -198,12 +198,13 @@ def test_a_time_that_is_none_is_marked(tmp_path: Path, time: Any) -> None:
     assert faults(piece) == [Fault.NONE, Fault.TIME, Fault.LINE]
 
 
-def test_times_of_another_zone_are_marked_and_a_zone_is_used(tmp_path: Path) -> None:
+def test_a_zone_is_used_for_times_that_say_none(tmp_path: Path) -> None:
     content = collection(point(0, time="2024-05-01T08:00"), point(0, time=AT[1]))
     one = source(tmp_path, "a.geojson", content)
     piece = read(one, Columns(zone=ZoneInfo("Asia/Tokyo")))
-    assert faults(piece) == [Fault.NONE, Fault.ZONE]
+    assert faults(piece) == [Fault.NONE, Fault.NONE]
     assert piece.at_us[0] == MAY_1_US - 9 * 3_600_000_000
+    assert faults(read(one)) == [Fault.ZONE, Fault.NONE]
 
 
 @pytest.mark.parametrize("user", [None, True, 1.5, {}, [], "", "  "])

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -465,13 +466,13 @@ def test_no_true_place_is_in_a_file_that_is_not_the_input(
 ) -> None:
     """Rows are merged in files without a name: what is written to them has been released."""
     written: list[bytes] = []
-    dump = spool.pickle.dump
+    dump = pickle.dump
 
     def watched(value: Any, file: Any) -> None:
-        written.append(spool.pickle.dumps(value))
+        written.append(pickle.dumps(value))
         dump(value, file)
 
-    monkeypatch.setattr(spool.pickle, "dump", watched)
+    monkeypatch.setattr(pickle, "dump", watched)
     fixes = [
         Fix(f"user {i % 7}", "x", i // 7, 59.0 + i / 1e3 + 1e-9, 25.0 + i / 1e4 + 1e-9, "")
         for i in range(100)

@@ -26,16 +26,16 @@ class Clock:
     """Reads the times of one file, row by row.
 
     A number, and a text that says its offset from UTC, is an instant whatever the others are. A
-    text that says none is of the time zone that was given. If none was given it is UTC, and at
-    fault in a file where others say theirs: somebody's clock was somewhere else.
+    text that says none is of the time zone that was given. If none was given it is UTC; but where
+    most others say their offset it is at fault: it may be of any zone.
     """
 
     def __init__(self, zone: ZoneInfo | None = None) -> None:
         self._zone = zone
         self._rows = 0  # since the last piece
         self._silent: list[range] = []  # those of them that do not say their offset
-        self._told = False  # whether some row of the file says its offset
-        self._taken = False  # whether earlier pieces had rows that do not
+        self._counts = [0, 0]  # rows of the file that do not, and that do
+        self._at_fault: bool | None = None  # whether those of earlier pieces were
 
     def read(self, value: Any) -> int | Fault:
         """The time of the next row as text or a number, or what is wrong with it."""
@@ -60,23 +60,24 @@ class Clock:
             return None
         if silent == {True}:
             self._silent.append(range(self._rows, self._rows + len(moments)))
-        self._told |= False in silent
+        self._counts[silent != {True}] += len(moments)
         self._rows += len(moments)
         epoch = EPOCH.replace(tzinfo=None) if True in silent else EPOCH
         return np.array([(moment - epoch) // _MICROSECOND for moment in moments], dtype=np.int64)
 
     def settle(self, fault: NDArray[np.uint8]) -> None:
-        """At the end of a piece: mark the times that do not say what others of the file say."""
+        """At the end of a piece: mark times that do not say what most others of the file say."""
         silent, self._silent, self._rows = self._silent, [], 0
-        if self._zone is not None:
+        if self._zone is not None or not silent:
             return
-        if self._told and self._taken:
+        at_fault = self._counts[False] <= self._counts[True]
+        if self._at_fault is not None and self._at_fault != at_fault:
             raise ParameterError(
                 "some of its times say their offset from UTC and others do not; say with "
                 "--time-zone which zone those have"
             )
-        self._taken |= bool(silent)
-        if self._told and silent:
+        self._at_fault = at_fault
+        if at_fault:
             rows = np.concatenate([np.arange(part.start, part.stop) for part in silent])
             fault[rows[fault[rows] == Fault.NONE]] = Fault.ZONE
 
@@ -85,9 +86,10 @@ class Clock:
             moment = datetime.fromisoformat(value.strip())
             if moment.utcoffset() is None:
                 self._silent.append(range(self._rows - 1, self._rows))
+                self._counts[False] += 1
                 moment = moment.replace(tzinfo=self._zone or UTC)
             else:
-                self._told = True
+                self._counts[True] += 1
             return (moment - EPOCH) // _MICROSECOND
         except (AttributeError, TypeError, OverflowError, ValueError):
             return Fault.TIME  # or beyond the years that can be counted

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 
-from hereish.arrays import Ints
-
 NameKey = tuple[bool, int, str]
+_EXACT = 2.0**53  # up to here a float is one whole number and no other
 # A decimal number, after compatibility forms such as full-width digits have become plain ones.
 _NUMBER = re.compile(r"([+-]?)(0*)(0|[1-9][0-9]*)(\.[0-9]*)?(e[+-]?[0-9]+)?", re.IGNORECASE)
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
@@ -57,10 +56,16 @@ def _decimal(number: re.Match[str]) -> str:
     """The shortest spelling of a number. Leading zeros stay: ids with them are other ids."""
     sign, zeros, whole, fraction, exponent = number.groups()
     if fraction or exponent:
-        value = float(whole + (fraction or "") + (exponent or ""))
+        text = whole + (fraction or "") + (exponent or "")
+        value = float(text)
         if not value < np.inf:
             return number.group()
-        whole = str(int(value)) if value.is_integer() else repr(value)
+        if not value.is_integer():
+            whole = repr(value)
+        elif value < _EXACT or int((exponent or "e0")[1:]) > 0:  # the latter as floats are written
+            whole = str(int(value))
+        else:
+            whole = str(int(Decimal(text)))
     minus = "-" if sign == "-" and (zeros or whole != "0") else ""
     return minus + zeros + whole
 
@@ -70,10 +75,3 @@ def name_key(name: str) -> NameKey:
     if _WHOLE.fullmatch(name):
         return (False, int(name), "")
     return (True, 0, name)
-
-
-def ranks(names: Sequence[str]) -> Ints:
-    """The place of each name among all of them in that order."""
-    keys = [name_key(name) for name in names]
-    place = {key: i for i, key in enumerate(sorted(set(keys)))}
-    return np.array([place[key] for key in keys], dtype=np.int64)

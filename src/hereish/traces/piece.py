@@ -62,7 +62,7 @@ FAULTS = {
     Fault.LINE: "it cannot be read",
     Fault.USER: "it has no user",
     Fault.TIME: "it has no time, or none that can be read",
-    Fault.ZONE: "its time does not say its offset from UTC, and others in its file do",
+    Fault.ZONE: "its time does not say its offset from UTC, and most others in its file do",
     Fault.LAT: "its latitude is missing or not a number",
     Fault.LON: "its longitude is missing or not a number",
     Fault.LAT_RANGE: "its latitude is outside -90 to 90",
