@@ -153,7 +153,8 @@ def _numbers(table: Any, name: str) -> Floats:
     if not column.dtype.is_numeric():
         raise ParameterError(f"column {name!r} must hold numbers, found {column.dtype}")
     if column.dtype.is_integer():  # by hand: casts refuse those beyond 2**53, and quote them
-        values = [np.nan if value is None else float(value) for value in column.to_list()]
+        pairs = zip(column.to_list(), column.is_null().to_list(), strict=True)
+        values = [np.nan if missing else float(value) for value, missing in pairs]
         return np.array(values, dtype=np.float64)
     cast_to: Callable[[], Any] = lambda: column.cast(nw.Float64).to_numpy()  # noqa: E731
     wrong = PointError(f"column {name!r} holds numbers that cannot be read; nothing was released")
