@@ -99,7 +99,9 @@ DEEP: dict[str, Any] = {
         lambda text: [{"at": text}],
         pa.list_(pa.struct([("at", pa.dictionary(pa.int16(), pa.string()))])),
     ),
+    "dictionary": (lambda text: text, pa.dictionary(pa.int32(), pa.string())),
     "view": (lambda text: text, pa.string_view()),
+    "list view": (lambda text: [text], pa.list_view(pa.string())),
     "map": (lambda text: [("at", text)], pa.map_(pa.string(), pa.string())),
     "fixed": (lambda text: [text], pa.list_(pa.string(), 1)),
 }

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import geopandas as gpd
 import numpy as np
@@ -26,6 +27,7 @@ from hypothesis import strategies as st
 
 import hereish
 from hereish.errors import PointError
+from hereish.pictures.pairs import paired
 from hereish.traces import geojson, gpx, parquet, parse, sanitize_frame, spool, work
 from hereish.traces.files import load, sanitize_files
 from hereish.traces.piece import Columns
@@ -485,6 +487,23 @@ def test_no_true_place_is_in_a_file_that_is_not_the_input(
     for fix in fixes:
         for value in (fix.lat, fix.lon):
             assert np.float64(value).tobytes() not in everything
+
+
+def test_a_report_is_shown_with_its_own_point_although_the_order_is_another(
+    tmp_path: Path,
+) -> None:
+    """Two traces of one user at the same times, in the file the other way round."""
+    true = [
+        Fix("ann", trace, minute, 60.0 + (trace == "y"), 25.0, "")
+        for trace in "yx"
+        for minute in (0, 1)
+    ]
+    pieces = [
+        load([str(write_csv(tmp_path / name, fixes))], Columns())
+        for name, fixes in (("true", true), ("reported", sorted(true)))
+    ]
+    shown = paired(*pieces, None, ZoneInfo("UTC"))
+    assert shown.error_m.max() < 1.0
 
 
 # The attack
