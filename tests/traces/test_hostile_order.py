@@ -498,11 +498,11 @@ def test_a_report_is_shown_with_its_own_point_although_the_order_is_another(
         for trace in "yx"
         for minute in (0, 1)
     ]
-    pieces = [
+    here, there = (
         load([str(write_csv(tmp_path / name, fixes))], Columns())
         for name, fixes in (("true", true), ("reported", sorted(true)))
-    ]
-    shown = paired(*pieces, None, ZoneInfo("UTC"))
+    )
+    shown = paired(here, there, None, ZoneInfo("UTC"))
     assert shown.error_m.max() < 1.0
 
 
