@@ -131,21 +131,23 @@ def sanitize_rows(
             public_order((user, at_s), lambda _: (), chance(seed, draws, names, user, at_s, points))
         )
     order = _order(user, at_s, place)
-    sorted_user, sorted_window = user[order], window[order]
+    rows = slice(None) if order is None else order  # most files have them in order: no copies
+    sorted_user, sorted_window, sorted_at_s = user[rows], window[rows], at_s[rows]
     begins = _begins(sorted_user, sorted_window)
-    last = np.append(begins[1:], len(order))[: len(begins)] - 1
-    spans = _Spans(sorted_window[begins], at_s[order[begins]], at_s[order[last]])
+    last = np.append(begins[1:], len(user))[: len(begins)] - 1
+    spans = _Spans(sorted_window[begins], sorted_at_s[begins], sorted_at_s[last])
     if budgets is None:
         _NOTHING_SEEN.joined(spans)
     keys = [(names[sorted_user[i]], int(sorted_window[i])) for i in begins]
     keyed = [f"{day} {name}" for name, day in keys] if isinstance(draws, KeyedDraws) else None
     with contextlib.nullcontext() if budgets is None else budgets.turn:
-        lanes, run = _resumed(mechanism, budgets, spans, keys, at_s, order[begins])
+        first = begins if order is None else order[begins]
+        lanes, run = _resumed(mechanism, budgets, spans, keys, at_s, first)
         out = sanitize(
             dataclasses.replace(mechanism, window=NoReset()),
-            points[order],
-            at_s[order],
-            np.append(begins, len(order)),
+            points[rows],
+            sorted_at_s,
+            np.append(begins, len(user)),
             seed=seed,
             draws=draws,
             users=keyed,
@@ -153,11 +155,13 @@ def sanitize_rows(
         )
         if budgets is not None and out.run is not None:
             budgets.remember(lanes, out.run)  # before anything is handed out
+    guarantee = mechanism.guarantee if out.private else out.guarantee
+    if order is None:
+        return dataclasses.replace(out, guarantee=guarantee)
     back = inverse(order)
     fields = ("value", "released", "hard", "eps_test", "eps_noise", "threshold")
-    rows = {name: getattr(out, name)[back] for name in fields}
-    guarantee = mechanism.guarantee if out.private else out.guarantee
-    return dataclasses.replace(out, **rows, guarantee=guarantee)
+    columns = {name: getattr(out, name)[back] for name in fields}
+    return dataclasses.replace(out, **columns, guarantee=guarantee)
 
 
 def chance(
@@ -227,8 +231,8 @@ def _begins(user: Ints, window: Ints) -> Ints:
     return np.flatnonzero(np.r_[np.ones(min(len(user), 1), dtype=np.bool_), changes])
 
 
-def _order(user: Ints, at_s: Floats, place: Ints) -> Ints:
-    """The rows by user, time and place; most files have them so already.
+def _order(user: Ints, at_s: Floats, place: Ints) -> Ints | None:
+    """The rows by user, time and place; None if they are so already.
 
     Windows never fall as time goes on, which is checked, so they need not be sorted by.
     """
@@ -237,7 +241,7 @@ def _order(user: Ints, at_s: Floats, place: Ints) -> Ints:
     rises |= same & (np.diff(at_s) > 0)
     same &= np.diff(at_s) == 0
     rises |= same & (np.diff(place) > 0)
-    return np.arange(len(user)) if rises.all() else np.lexsort((place, at_s, user))
+    return None if rises.all() else np.lexsort((place, at_s, user))
 
 
 def _resumed(

@@ -203,15 +203,15 @@ class _Unit:
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
         for name in ("place", "file", "user", "trace", "span", "user_id", "trace_id"):
-            setattr(self, name, np.concatenate([getattr(part, name) for part in parts]))
+            setattr(self, name, _joined([getattr(part, name) for part in parts]))
         pieces = [part.piece for part in parts]
-        self.at_us: Ints = np.concatenate([piece.at_us for piece in pieces])
+        self.at_us: Ints = _joined([piece.at_us for piece in pieces])
         self.points: Floats = np.column_stack(
-            [np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("lat", "lon")]
+            [_joined([getattr(piece, name) for piece in pieces]) for name in ("lat", "lon")]
         )
         names = dict.fromkeys(name for piece in pieces for name in piece.kept)
         self.kept: dict[str, NDArray[Any]] = {
-            name: np.concatenate([_column(piece, name) for piece in pieces]) for name in names
+            name: _joined([_column(piece, name) for piece in pieces]) for name in names
         }
 
     place: Ints
@@ -267,6 +267,10 @@ class _Standing:
 def _grown(column: NDArray[Any], count: int, fill: Any) -> NDArray[Any]:
     more = max(count - len(column), 0)
     return np.append(column, np.full(more, fill, dtype=column.dtype))
+
+
+def _joined(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
 
 def _column(piece: Piece, name: str) -> NDArray[Any]:
