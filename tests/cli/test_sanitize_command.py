@@ -333,3 +333,32 @@ def test_shells_can_complete(shell: str) -> None:
             check=False,
         )
         assert "--window" in done.stdout
+
+
+def test_the_order_of_rows_and_files_is_public_unless_the_input_s_is_asked_for(
+    hereish: Terminal, tmp_path: Path
+) -> None:
+    rows = ["b,2025-06-03T08:00:00Z,60.1,25", "a,2025-06-03T09:00:00Z,60.2,25"]
+    rows += ["b,2025-06-03T07:00:00Z,60.3,25", "a,2025-06-03T10:00:00Z,60.4,25"]
+    source = tmp_path / "in.csv"
+    source.write_text("\n".join(["user,time,lat,lon", *rows]) + "\n")
+    args = ["sanitize", str(source), "--accuracy", "3km", "--quiet", "-o"]
+
+    def written(name: str) -> list[str]:
+        lines = (tmp_path / name).read_text().splitlines()[1:]
+        return [line[:15].replace(",2025-06-03T", " ") for line in lines]
+
+    assert hereish(*args, str(tmp_path / "public.csv")).code == 0
+    assert written("public.csv") == ["a 09", "a 10", "b 07", "b 08"]
+    assert hereish(*args, str(tmp_path / "input.csv"), "--order", "input").code == 0
+    assert written("input.csv") == ["b 08", "a 09", "b 07", "a 10"]
+    for name, said in (("public", False), ("input", True)):
+        told = (tmp_path / f"{name}.csv-metadata.json").read_text()
+        assert ("in the order of the input, which this does not cover" in told) is said
+    split = ["--to", "csv", "--split-by", "user"]
+    assert hereish(*args, str(tmp_path / "users"), *split).code == 0
+    assert sorted(p.name for p in (tmp_path / "users").glob("*.csv")) == ["a.csv", "b.csv"]
+    assert written("users/b.csv") == ["b 07", "b 08"]
+    refused = hereish(*args, str(tmp_path / "one.csv"), "--split-by", "user")
+    assert refused.code == 2
+    assert "needs a folder" in refused.err

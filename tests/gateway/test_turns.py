@@ -170,6 +170,7 @@ def test_users_have_equal_shares_however_many_tokens_and_requests_they_have(
     one_thread(monkeypatch)
     greedy, modest = users(ledger, 2)
     devices = [greedy, *(shown(accounts.new_token(ledger, "user0", f"d{i}")) for i in range(7))]
+    accounts.set_primary(ledger, "user0", "d0", silence_s=0.0)  # all of them count
     known = [batch(token, 1) for token in (*devices, modest)]
     asks = [batch(token, 50, NOON_S + 100 * i) for i, token in enumerate(devices * 2, start=1)]
     asks.append(batch(modest, 200, NOON_S + 100))

@@ -133,19 +133,19 @@ def test_units_of_any_size_keep_the_budget_and_every_point(
     assert 0.8 * BUDGET < spent(released(out))["ann"] <= BUDGET
 
 
-def test_a_part_that_comes_too_late_is_an_error_or_dropped(
+def test_a_part_that_comes_too_late_is_put_in_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(work, "PIECE_ROWS", 4)
     late = table(tmp_path / "late.csv", rows("ann", 4, NOON - timedelta(hours=1)))
     first = table(tmp_path / "first.csv", rows("ann", 4))
     out = tmp_path / "out.csv"
-    with pytest.raises(PointError, match=r"late\.csv, line 2: its time is out of order"):
-        sanitize_files([first, late], out, M)
-    assert not out.exists()
-    tally = sanitize_files([first, late], out, M, drop_bad=True)
+    tally = sanitize_files([first, late], out, M)
     assert accounted(tally)
-    assert sum(tally.bad.values()) == 4
+    assert (tally.points, tally.files, sum(tally.bad.values())) == (8, 2, 0)
+    times = [row["time"] for row in released(out)]
+    assert times == sorted(times)
+    assert times[0].startswith("2026-05-05T11:00")
 
 
 def test_thinning_keeps_reports_apart_across_files(tmp_path: Path) -> None:

@@ -101,13 +101,11 @@ def test_each_user_has_one_budget_however_the_rows_lie() -> None:
     assert math.fsum(together["cost"]) <= PRIVACY.eps_per_m
 
 
-def test_rows_keep_their_order_and_times_their_zone() -> None:
+def test_rows_come_by_user_and_time_and_times_keep_their_zone() -> None:
     frame = shuffled()
     out = sanitize_frame(frame, M, **BY)
     assert out["when"].dtype == frame["when"].dtype
-    order = {when: i for i, when in enumerate(frame["when"])}
-    positions = [order[when] for when in out["when"]]
-    assert positions == sorted(positions)
+    assert out.equals(out.sort_values(["who", "when"], ignore_index=True))
     polars = sanitize_frame(pl.from_pandas(frame), M, **BY)
     assert polars["when"].dtype == pl.from_pandas(frame)["when"].dtype
 
@@ -118,7 +116,19 @@ def test_the_same_rows_in_another_order_give_the_same_releases() -> None:
     one = sanitize_frame(frame, M, **BY, draws=key)
     other = sanitize_frame(frame.iloc[::-1], M, **BY, draws=key)
     columns = ["who", "when", "lat", "lon"]
-    assert one[columns].equals(other[columns].iloc[::-1].reset_index(drop=True))
+    assert one[columns].equals(other[columns])
+
+
+def test_the_order_of_the_input_is_a_choice_that_the_output_tells() -> None:
+    frame = shuffled()
+    out = sanitize_frame(frame, M, **BY, order="input")
+    order = {when: i for i, when in enumerate(frame["when"])}
+    positions = [order[when] for when in out["when"]]
+    assert positions == sorted(positions)
+    assert out.attrs["hereish"].startswith(M.guarantee)
+    assert "in the order of the input, which this does not cover" in out.attrs["hereish"]
+    with pytest.raises(hereish.ParameterError, match="public, input, found 'random'"):
+        sanitize_frame(frame, M, **BY, order="random")  # type: ignore[arg-type]
 
 
 def test_the_index_stays_behind_and_the_guarantee_comes_along() -> None:

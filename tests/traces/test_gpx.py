@@ -112,7 +112,6 @@ def test_an_encoding_that_is_declared_is_read(tmp_path: Path, encoding: str) -> 
         (fix(lon='lon="2 3"'), Fault.LON),
         (fix(time=""), Fault.TIME),
         (fix(time="yesterday"), Fault.TIME),
-        (fix(time="2024-05-01T08:00:00+02:00"), Fault.ZONE),
         (fix(time="2024-05-01T08:00:00"), Fault.ZONE),
         ('<trkpt lat="1" lon="2"/>', Fault.TIME),
         ('<trkpt lat="1" lon="2"><extensions><time>2024-05-01</time></extensions></trkpt>', 3),
@@ -188,19 +187,20 @@ def test_the_points_before_a_break_are_read(tmp_path: Path) -> None:
     assert str(problem) == "line 16: its XML is broken: mismatched tag"
 
 
-def test_a_long_file_comes_in_pieces(tmp_path: Path) -> None:
+def test_a_long_file_is_one_piece_with_its_tracks_in_order(tmp_path: Path) -> None:
     many = 70_000
     text = file(*(track(fix() * (many // 2)) for _ in range(2)))
-    found = pieces(source(tmp_path, "a.gpx", text))
-    assert len(found) == 2
-    assert sum(map(len, found)) == many
-    assert 0 < found[0].done < found[1].done == 1.0
-    traces = [piece.trace.values() for piece in found if piece.trace is not None]
-    assert traces[0] + traces[1] == [1] * (many // 2) + [2] * (many // 2)
-    assert found[1].line.tolist()[-1] == many + 4
-    packed = pieces(source(tmp_path, "a.gpx.gz", gzip.compress(text.encode())))
-    assert [len(piece) for piece in packed] == [len(piece) for piece in found]
-    assert packed[-1].done == 1.0
+    (found,) = pieces(source(tmp_path, "a.gpx", text))
+    assert len(found) == many
+    assert found.done == 1.0
+    assert found.trace is not None
+    traces = found.trace.values()
+    # Two tracks that nothing public tells apart: chance says which is the first.
+    assert sorted(traces) == [1] * (many // 2) + [2] * (many // 2)
+    assert len(set(traces[: many // 2])) == 1
+    assert found.line.tolist()[-1] == many + 4
+    (packed,) = pieces(source(tmp_path, "a.gpx.gz", gzip.compress(text.encode())))
+    assert len(packed) == many
 
 
 def test_a_damaged_archive_is_refused_after_the_points_that_can_be_read(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_users_and_traces_are_read_from_our_own_files(tmp_path: Path) -> None:
     assert piece.user is not None
     assert piece.trace is not None
     assert piece.user.values()[:2] == ["ann", " bob"]
-    assert piece.trace.values() == ["t1", "t1", 3]
+    assert piece.trace.values() == ["t1", "t1", 1]
     assert piece.layout.numbered  # the third has a number, and the others have ids
     assert faults(piece) == [Fault.NONE, Fault.NONE, Fault.USER]
 

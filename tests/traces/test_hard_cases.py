@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import resource
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pyarrow.parquet as pq
 import pytest
@@ -167,6 +168,87 @@ def test_an_output_of_several_files_can_be_shown(tmp_path: Path) -> None:
     earlier = table(tmp_path / "b.csv", rows("ann", 5))
     out = tmp_path / "out.csv"
     sanitize_files([later, earlier], out, M)
-    with pytest.raises(PointError, match="out of order"):
-        load([str(out)], Columns())
+    assert len(load([str(out)], Columns())) == 10
     assert len(load([str(out)], Columns(), in_order=False)) == 10
+
+
+def test_rows_of_somebody_abroad_stay(tmp_path: Path) -> None:
+    """Another offset is another way to write an instant, and no reason to leave a row out."""
+    times = ["12:00:00+03:00", "12:30:00+03:00", "19:00:00+09:00", "10:30:00Z"]
+    home = [("ann", f"2026-05-05T{time}", 60.0 + i, 25.0) for i, time in enumerate(times)]
+    source = table(tmp_path / "in.csv", home)
+    for drop_bad in (False, True):
+        tally = sanitize_files([source], tmp_path / "out.csv", M, drop_bad=drop_bad)
+        assert (tally.points, tally.bad) == (4, {})
+    piece = load([source], Columns())
+    start = datetime(2026, 5, 5, 9, tzinfo=UTC).timestamp()
+    assert ((piece.at_us / 1e6 - start) / 1800).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_a_time_without_an_offset_is_left_out_wherever_it_stands(tmp_path: Path, turn: int) -> None:
+    mixed = ["2026-05-05T10:00:00", "2026-05-05T12:30:00+03:00", "2026-05-05T10:30:00Z"]
+    mixed = mixed[turn:] + mixed[:turn]
+    home = [("ann", time, 60.0, 25.0) for time in mixed]
+    source, out = table(tmp_path / "in.csv", home), tmp_path / "out.csv"
+    line = 2 + mixed.index("2026-05-05T10:00:00")
+    with pytest.raises(PointError, match=rf"line {line}: its time does not say its offset"):
+        sanitize_files([source], out, M)
+    tally = sanitize_files([source], out, M, drop_bad=True)
+    assert (tally.points, sum(tally.bad.values())) == (3, 1)
+    zone = Columns(zone=ZoneInfo("Europe/Helsinki"))
+    assert not sanitize_files([source], out, M, columns=zone).bad
+
+
+def test_what_a_damaged_table_raises_is_not_behind_the_error(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from hereish.traces import parquet
+    from hereish.traces.piece import Unreadable
+    from hereish.traces.sources import find
+
+    path = tmp_path / "in.parquet"
+    places = {"lat": [60.1234567] * 5000, "lon": [25.0] * 5000, "time": list(range(5000))}
+    pq.write_table(pa.table(places), path, compression="none", use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    data[4:60] = b"\xff" * 56
+    path.write_bytes(data)
+    with pytest.raises(Unreadable) as wrong:
+        list(parquet.read(find([str(path)])[0], Columns()))
+    assert wrong.value.__context__ is None
+    assert wrong.value.__cause__ is None
+
+
+def test_kept_columns_of_any_type_go_through_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In row groups of two, with categories of their own, deep inside of lists and structs."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from hereish.traces import parquet
+
+    monkeypatch.setattr(parquet, "_GROUP_ROWS", 2)
+    words = pa.dictionary(pa.int32(), pa.string())
+    plain = load([table(tmp_path / "in.csv", rows("ann", 40))], Columns())
+    columns = {
+        "user": ["ann"] * 40,
+        "time": pa.array(plain.at_us, pa.timestamp("us", "UTC")),
+        "lat": plain.lat,
+        "lon": plain.lon,
+        "word": pa.array([f"w{i}" for i in range(40)], words),
+        "deep": pa.array(
+            [[{"at": f"d{i}"}] for i in range(40)], pa.list_(pa.struct([("at", words)]))
+        ),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "in.parquet")
+    out = tmp_path / "out.parquet"
+    asked = Columns(keep=("word", "deep"))
+    tally = sanitize_files([tmp_path / "in.parquet"], out, M, columns=asked)
+    assert 2 < tally.released < 40
+    read = pq.read_table(out)
+    assert read["word"].to_pylist() == [f"w{i}" for i in range(tally.released)]
+    assert read["deep"].to_pylist() == [[{"at": f"d{i}"}] for i in range(tally.released)]
+    used = {word for chunk in read["word"].chunks for word in chunk.dictionary.to_pylist()}
+    assert used == {f"w{i}" for i in range(tally.released)}

@@ -7,7 +7,7 @@ import os
 import signal
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 import click
 
@@ -16,6 +16,8 @@ from hereish.cli.progress import Progress
 from hereish.cli.words import far
 from hereish.mechanism import OnExhausted, PredictiveMechanism
 from hereish.traces.files import sanitize_files
+from hereish.traces.order import ORDERS, Order
+from hereish.traces.output import SplitBy
 from hereish.traces.piece import Columns
 from hereish.traces.rows import EachTrace
 from hereish.traces.sources import FORMATS, STANDARD
@@ -41,6 +43,24 @@ read from standard output before it was closed.
 @options.output("OUT", "File, folder or -.")
 @options.option(
     "Where to", "--to", type=click.Choice(FORMATS), help="Of OUT, where its name does not tell."
+)
+@options.option(
+    "Where to",
+    "--order",
+    type=click.Choice(ORDERS),
+    default="public",
+    show_default=True,
+    help="Rows by user, trace and time, or as they come in. The order of the input is then "
+    "published: if it is that of places, it can tell them better than the reports do.",
+)
+@options.option(
+    "Where to",
+    "--split-by",
+    type=click.Choice(get_args(SplitBy)),
+    default="input",
+    show_default=True,
+    help="Files of a folder: one for each that was read, which tells how the input lay in files, "
+    "or one for each user.",
 )
 @options.promise
 @options.spending
@@ -83,6 +103,8 @@ def command(
     inputs: tuple[str, ...],
     out: str,
     to: str | None,
+    order: Order,
+    split_by: SplitBy,
     level: str,
     radius: str,
     accuracy: str | None,
@@ -143,6 +165,8 @@ def command(
             jobs=jobs or os.cpu_count() or 1,
             form=form,
             to_form=to,
+            order=order,
+            split_by=split_by,
             progress=progress,
         )
     if as_json:

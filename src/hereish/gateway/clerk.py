@@ -166,6 +166,8 @@ class Clerk:
             line.stands = True
             used = self._used_by_strangers if line.is_strange else line.used
             line.used = max(used, self._used)  # what was not used is not saved up
+            if line.is_strange:  # now: many may come before the first of them is served
+                self._used_by_strangers = line.used + 1
             first = line.waiting[0]
             short = min(_TURN, len(first.order) - first.done)  # of equals, who is done soon
             heapq.heappush(self._heap, (line.used, short, next(self._number), line))
@@ -210,8 +212,6 @@ class Clerk:
             if piece.end < len(piece.waiting.order):
                 break  # what comes after it has to wait for it
         line.used += taken
-        if line.is_strange:  # a batch is not laid to the charge of the other strangers
-            self._used_by_strangers = max(self._used_by_strangers, self._used) + 1
         return taken
 
     def _grown(self, piece: _Piece, room: int) -> int:

@@ -11,6 +11,7 @@ from hereish.arrays import Floats, Ints
 from hereish.errors import ParameterError
 from hereish.pictures.spending import Budget, begins, budget_of, wall_ms
 from hereish.spaces import Sphere
+from hereish.traces.names import name_key, same_name
 from hereish.traces.piece import KINDS, Fault, Piece, Promise
 
 UNKNOWN = len(KINDS)  # the kind of a report whose file does not tell
@@ -41,8 +42,10 @@ def paired(true: Piece, reported: Piece, promise: Promise | None, zone: ZoneInfo
     """A report belongs to the true point of the same user and instant."""
     true, reported = _sound(true), _sound(reported)
     names, true_user, user = _users(true, reported)
-    order = np.lexsort((true.at_us, true_user))
+    # By trace too, where both tell it: rows of one user and time may stand in another order there.
+    order, reported_order = _orders(true, true_user, reported, user)
     true, true_user = true.take(order), true_user[order]
+    reported, user = reported.take(reported_order), user[reported_order]
     at, row = _same(true_user, true.at_us, user, reported.at_us)
     if not len(at):
         raise ParameterError(
@@ -92,6 +95,20 @@ def _users(true: Piece, reported: Piece) -> tuple[list[str], Ints, Ints]:
         table = [numbers.setdefault(str(name), len(numbers)) for name in ids.names]
         codes.append(np.array(table, dtype=np.int64)[ids.codes])
     return list(numbers), codes[0], codes[1]
+
+
+def _orders(true: Piece, true_user: Ints, reported: Piece, user: Ints) -> tuple[Ints, Ints]:
+    """The rows of both by user, time and trace."""
+    places = [np.zeros(len(piece), dtype=np.int64) for piece in (true, reported)]
+    if true.trace is not None and reported.trace is not None:
+        for i, ids in enumerate((true.trace, reported.trace)):
+            keys = [name_key(same_name(name)) for name in ids.names]
+            rank = {key: place for place, key in enumerate(sorted(set(keys)))}
+            places[i] = np.array([rank[key] for key in keys], dtype=np.int64)[ids.codes]
+    return (
+        np.lexsort((places[0], true.at_us, true_user)),
+        np.lexsort((places[1], reported.at_us, user)),
+    )
 
 
 def _same(true_user: Ints, true_at_us: Ints, user: Ints, at_us: Ints) -> tuple[Ints, Ints]:

@@ -17,7 +17,7 @@ from hereish.traces.tally import Tally
 _FIRST_US, _LAST_US = (
     round(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000 for year in (1900, 2400)
 )
-_YEAR_US = 365 * 86_400_000_000
+YEAR_US = 365 * 86_400_000_000
 _PLACES = {"geojson": "feature", "parquet": "row", "geoparquet": "row"}  # others have lines
 _Faults = NDArray[np.uint8]
 
@@ -28,15 +28,19 @@ def usable(source: Source, piece: Piece, fault: _Faults, drop_bad: bool, tally: 
     if not len(bad):
         return piece
     if not drop_bad:
-        words = FAULTS[Fault(int(fault[bad[0]]))]
-        raise PointError(
-            f"{source.name}, {_PLACES.get(source.format, 'line')} {piece.line[bad[0]]}: {words}; "
-            "nothing was released (--drop-bad leaves such points out)"
-        )
+        raise bad_row(source, int(piece.line[bad[0]]), Fault(int(fault[bad[0]])))
     for code, count in enumerate(np.bincount(fault).tolist()):
         if code and count:
             tally.left_out(FAULTS[Fault(code)], count)
     return piece.take(fault == Fault.NONE)
+
+
+def bad_row(source: Source, line: int, fault: Fault) -> PointError:
+    """What is said of a row that cannot be used."""
+    return PointError(
+        f"{source.name}, {_PLACES.get(source.format, 'line')} {line}: {FAULTS[fault]}; "
+        "nothing was released (--drop-bad leaves such points out)"
+    )
 
 
 def unreadable(source: Source, why: Unreadable, drop_bad: bool, tally: Tally) -> None:
@@ -49,6 +53,40 @@ def unreadable(source: Source, why: Unreadable, drop_bad: bool, tally: Tally) ->
     tally.unreadable.append(f"{place}: {why.why}")
 
 
+def row_faults(piece: Piece) -> _Faults:
+    """The fault of each row, whatever the others are: the reader's, or one of place or time."""
+    fault = piece.fault.copy()
+    _places(piece, fault)
+    early, late = piece.at_us < _FIRST_US, piece.at_us > _LAST_US
+    fault[(early | late) & (fault == Fault.NONE)] = Fault.YEAR
+    return fault
+
+
+def time_faults(trace: Ints, at_us: Ints, order: Ints) -> _Faults:
+    """Faults of time: of several at one time in a trace all but the first, and jumps of its clock.
+
+    `order` has the rows by trace and time; of those at one time, the first in it is the one that
+    stays. It is public, so what stays does not depend on the order of the input.
+    """
+    fault = np.zeros(len(trace), dtype=np.uint8)
+    own = trace[order]
+    begins = _begins(own)
+    if len(np.unique(own[begins])) < len(begins):  # traces of several files are mixed
+        order = order[np.argsort(own, kind="stable")]
+        own = trace[order]
+        begins = _begins(own)
+    times = at_us[order]
+    same = own[1:] == own[:-1]
+    fault[order[1:][same & (times[1:] == times[:-1])]] = Fault.TWICE
+    far = same & (times[1:] - times[:-1] > YEAR_US)
+    ends = np.append(begins[1:], len(own))
+    for i in np.unique(np.searchsorted(begins, np.flatnonzero(far), side="right") - 1).tolist():
+        span = order[begins[i] : ends[i]]
+        low, high = _era(at_us[span], None)
+        fault[span[(at_us[span] < low) | (at_us[span] > high)]] = Fault.JUMP
+    return fault
+
+
 class Checker:
     """Checks the pieces of one file in their order; remembers where each of its traces stands."""
 
@@ -57,10 +95,7 @@ class Checker:
 
     def faults(self, piece: Piece, in_order: bool = True) -> _Faults:
         """The fault of each row: the reader's, or one of place, of time or, if asked, of order."""
-        fault = piece.fault.copy()
-        _places(piece, fault)
-        early, late = piece.at_us < _FIRST_US, piece.at_us > _LAST_US
-        fault[(early | late) & (fault == Fault.NONE)] = Fault.YEAR
+        fault = row_faults(piece)
         if in_order:
             self._order(piece, fault)
         return fault
@@ -77,7 +112,7 @@ class Checker:
         step[begins] = [
             1 if us is None else at_us[i] - us for i, us in zip(begins, last, strict=True)
         ]
-        wild = (step < 0) | (step > _YEAR_US)
+        wild = (step < 0) | (step > YEAR_US)
         fault[rows[step == 0]] = Fault.TWICE
         ends = np.append(begins[1:], len(rows))
         for i in np.unique(np.searchsorted(begins, np.flatnonzero(wild), side="right") - 1):
@@ -148,7 +183,7 @@ def _trace_faults(at_us: Ints, last_us: int | None) -> _Faults:
 def _era(at_us: Ints, last_us: int | None) -> tuple[int, int]:
     """The stretch of times without a gap of a year that holds most points, or goes on from last."""
     times = np.sort(at_us if last_us is None else np.append(at_us, last_us))
-    cuts = np.flatnonzero(np.diff(times) > _YEAR_US) + 1
+    cuts = np.flatnonzero(np.diff(times) > YEAR_US) + 1
     stretches = np.split(times, cuts)
     if last_us is None:
         chosen = max(stretches, key=len)

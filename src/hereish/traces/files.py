@@ -1,32 +1,37 @@
 """Files of traces in, sanitised files out: read, check, thin, step, write.
 
 Rows go through in units of about a million, so memory does not grow with the files. Each user and
-window has one budget across all of them.
+window has one budget across all of them. As long as time goes on from unit to unit, one pass over
+the files is enough; otherwise they are read again for each unit, which is then made of whole users.
+What comes out does not depend on it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hereish.errors import ParameterError, PointError
 from hereish.mechanism import PredictiveMechanism
 from hereish.randomness import SECURE, Draws, SeededDraws
 from hereish.session import NOT_PRIVATE
-from hereish.traces.clean import Checker, unreadable, usable
-from hereish.traces.output import output
-from hereish.traces.piece import NOBODY, Columns, Ids, Piece, Promise, Unreadable
+from hereish.traces.clean import row_faults, time_faults, unreadable, usable
+from hereish.traces.order import Order, check_order, covered
+from hereish.traces.output import Output, SplitBy, Unsorted, output
+from hereish.traces.piece import NOBODY, Columns, Ids, Piece, Promise, Unreadable, joined_pieces
 from hereish.traces.reading import read_all
 from hereish.traces.rows import EachTrace
 from hereish.traces.sources import METADATA, Source, find, format_of, module
 from hereish.traces.tally import Tally
-from hereish.traces.work import Work
+from hereish.traces.work import NotInOrder, Work
 from hereish.windows import Day, NoReset
 
 # Called with the bytes that have been read, all the bytes there are, and the points so far.
@@ -47,6 +52,8 @@ def sanitize_files(
     jobs: int = 1,
     form: str | None = None,
     to_form: str | None = None,
+    order: Order = "public",
+    split_by: SplitBy = "input",
     progress: Progress | None = None,
 ) -> Tally:
     """Sanitise files, folders or globs into a file or a folder that appears whole or not at all.
@@ -57,9 +64,16 @@ def sanitize_files(
     it. The mechanism's window says what has one budget: a user (none), a user's day, or with
     `EachTrace` a trace.
 
-    Guarantee: as the mechanism's, for each user. What is returned is not covered: it is computed
+    Rows come out by user, trace and time, whatever their order was; `order="input"` keeps theirs
+    and so publishes it, which tells places where they were sorted by place. A folder has a file
+    for each that was read, so which rows lie in which file must be public, and so must the names;
+    `split_by="user"` makes a file for each user instead.
+
+    Guarantee: as the mechanism's, for each user, whatever the order of the rows depends on; not
+    with `order="input"`, which the output says. What is returned is not covered: it is computed
     from the truth.
     """
+    check_order(order)
     sources = find([str(name) for name in inputs], form)
     target = str(to)
     columns = columns or Columns()
@@ -72,27 +86,107 @@ def sanitize_files(
         raise ParameterError(f"{target} is an input; name another file for the output")
     if to_form is None and format_of(target) is None and Path(target).suffix:
         to_form = form  # a name that tells nothing, such as out.dat
-    draws: Draws = SECURE if seed is None else SeededDraws(seed)
-    promise = _promise(mechanism, draws, columns)
-    tally = Tally(files=len(sources), guarantee=promise.guarantee, private=promise.private)
-    with output(target, sources, to_form, promise) as out:
-        work = Work(mechanism, draws, every_s, drop_bad, out, tally)
-        total, before = sum(source.size for source in sources), 0
-        with closing(read_all(sources, columns, jobs)) as events:
-            checker = Checker()
+    how = _How(split_by=split_by, order=order, merge=any(s.path is None for s in sources))
+    while True:
+        # Nothing of what was begun has been seen by anybody, so it can be begun again.
+        draws: Draws = SECURE if seed is None else SeededDraws(seed)
+        promise = _promise(mechanism, draws, columns, order)
+        tally = Tally(files=len(sources), guarantee=promise.guarantee, private=promise.private)
+        reading = _Reading(sources, columns, users_from, drop_bad, jobs, tally, progress)
+        try:
+            with how.output(target, sources, to_form, promise) as out:
+                work = Work(mechanism, draws, every_s, drop_bad, order, out, tally)
+                reading.by_user(work) if how.by_user else reading.at_once(work)
+                work.finish()
+        except Unsorted:
+            how = replace(how, merge=True)
+        except NotInOrder:
+            how = replace(how, merge=True, by_user=True)
+        else:
+            return tally
+        if how.by_user and any(source.path is None for source in sources):
+            raise PointError(
+                "standard input has more rows than fit into memory, and not in the order of their "
+                "times; save them to a file first, which can be read again; nothing was released"
+            )
+
+
+@dataclass(frozen=True)
+class _How:
+    """How rows get from the files to the output; what comes out is the same."""
+
+    split_by: SplitBy
+    order: Order
+    merge: bool  # what is released is put into order once all of it is there
+    by_user: bool = False  # some users at a time, in as many passes over the files
+
+    def output(
+        self, name: str, sources: list[Source], form: str | None, promise: Promise
+    ) -> Output:
+        return output(
+            name,
+            sources,
+            form,
+            promise,
+            split_by=self.split_by,
+            order=self.order,
+            merge=self.merge,
+        )
+
+
+@dataclass
+class _Reading:
+    """Files to work, in one pass or in several."""
+
+    sources: list[Source]
+    columns: Columns
+    users_from: UsersFrom | None
+    drop_bad: bool
+    jobs: int
+    tally: Tally
+    progress: Progress | None
+    passes: int = 1
+    done: int = 0  # passes
+
+    def at_once(self, work: Work) -> None:
+        """Rows as they come, as long as time does not go back."""
+        for source, piece in self._usable(self.tally):
+            work.add(source, piece)
+
+    def by_user(self, work: Work) -> None:
+        """All rows of some users, then those of the next, in any order that they lie in."""
+        counts = np.zeros(0, dtype=np.int64)
+        for _, piece in self._usable(self.tally):
+            if len(piece):
+                here = np.bincount(work.users_of(piece), minlength=len(counts))
+                here[: len(counts)] += counts
+                counts = here
+        parts = work.in_parts(counts)
+        self.passes, self.done = 1 + len(parts), 1
+        for users in parts:
+            work.begin_part(users)
+            for source, piece in self._usable(Tally()):
+                work.add(source, piece)
+            work.flush()
+            self.done += 1
+
+    def _usable(self, tally: Tally) -> Iterator[tuple[Source, Piece]]:
+        """Every piece, without the rows that nobody can use, which are counted."""
+        size = sum(source.size for source in self.sources)
+        total, before = self.passes * size, self.done * size
+        with closing(read_all(self.sources, self.columns, self.jobs)) as events:
             for source, event in events:
                 if event is None:
-                    work.ended(source)
-                    checker, before = Checker(), before + source.size
+                    before += source.size
                 elif isinstance(event, Unreadable):
-                    unreadable(source, event, drop_bad, tally)
+                    unreadable(source, event, self.drop_bad, tally)
                 else:
-                    piece = _with_users(event, source, users_from)
-                    work.add(source, piece, checker.faults(piece))
-                    if progress is not None:
-                        progress(before + round(event.done * source.size), total, tally.points)
-        work.finish()
-    return tally
+                    piece = _with_users(event, source, self.users_from)
+                    tally.points += len(piece)
+                    yield source, usable(source, piece, row_faults(piece), self.drop_bad, tally)
+                    if self.progress is not None:
+                        at = before + round(event.done * source.size)
+                        self.progress(at, total, self.tally.points)
 
 
 def load(
@@ -109,29 +203,40 @@ def load(
     """
     tally = Tally()
     columns = replace(columns, user=NOBODY) if users_from else columns
-    parts = []
-    checker = Checker()
-    for source, event in read_all(find(names, form), columns):
-        if event is None:
-            checker = Checker()
-        elif isinstance(event, Unreadable):
-            unreadable(source, event, drop_bad, tally)
-        else:
-            piece = _with_users(event, source, users_from)
-            fault = checker.faults(piece, in_order)
-            parts.append(usable(source, piece, fault, drop_bad, tally))
+    sources = find(names, form)
+    reading = _Reading(sources, columns, users_from, drop_bad, 1, tally, None)
+    parts: list[Piece] = []
+    for source, whole in groupby(reading._usable(tally), lambda pair: pair[0]):
+        piece = joined_pieces([piece for _, piece in whole])
+        if in_order:
+            fault = _time_faults(piece)
+            piece = usable(source, piece, fault, drop_bad, tally)
+        parts.append(piece)
     if not sum(map(len, parts)):
         raise PointError(f"{', '.join(names)}: there are no points in it that can be used")
-    return _joined(parts)
+    return joined_pieces(parts)
 
 
-def _promise(mechanism: PredictiveMechanism, draws: Draws, columns: Columns) -> Promise:
+def _time_faults(piece: Piece) -> NDArray[np.uint8]:
+    """What `sanitize_files` finds wrong with the times of a file's rows."""
+    users, traces = piece.user or _one(piece), piece.trace or _one(piece)
+    trace = users.codes * len(traces.names) + traces.codes
+    return time_faults(trace, piece.at_us, np.lexsort((piece.at_us, trace)))
+
+
+def _one(piece: Piece) -> Ids:
+    return Ids(np.zeros(len(piece), dtype=np.int64), [None])
+
+
+def _promise(
+    mechanism: PredictiveMechanism, draws: Draws, columns: Columns, order: Order
+) -> Promise:
     window = mechanism.window
     zone = None if columns.zone is None else columns.zone.key
     known = {NoReset: "none", Day: "day", EachTrace: "trace"}
     private = draws.private and mechanism.private
     return Promise(
-        guarantee=mechanism.guarantee if draws.private else NOT_PRIVATE,
+        guarantee=covered(mechanism.guarantee if draws.private else NOT_PRIVATE, order),
         private=private,
         eps_per_m=mechanism.privacy.eps_per_m,
         window=known.get(type(window), window.covers()),
@@ -145,31 +250,6 @@ def _with_users(piece: Piece, source: Source, users_from: UsersFrom | None) -> P
     path = source.path
     name = path.name.split(".")[0] if users_from == "file" else path.resolve().parent.name
     return replace(piece, user=Ids(np.zeros(len(piece), dtype=np.int64), [name]))
-
-
-def _joined(parts: Sequence[Piece]) -> Piece:
-    """Pieces as one, of the layout that the first has."""
-    names = {name for part in parts for name in part.kept}
-    return Piece(
-        line=np.concatenate([part.line for part in parts]),
-        at_us=np.concatenate([part.at_us for part in parts]),
-        lat=np.concatenate([part.lat for part in parts]),
-        lon=np.concatenate([part.lon for part in parts]),
-        fault=np.concatenate([part.fault for part in parts]),
-        user=_joined_ids([part.user for part in parts], list(map(len, parts))),
-        trace=_joined_ids([part.trace for part in parts], list(map(len, parts))),
-        kept={name: np.concatenate([part.kept[name] for part in parts]) for name in names},
-        layout=parts[0].layout,
-    )
-
-
-def _joined_ids(columns: Sequence[Ids | None], lengths: Sequence[int]) -> Ids | None:
-    if all(ids is None for ids in columns):
-        return None
-    values: list[object] = []
-    for ids, length in zip(columns, lengths, strict=True):
-        values += [None] * length if ids is None else ids.values()
-    return Ids.of(values)
 
 
 def promise_of(name: str, form: str | None = None) -> Promise | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -12,15 +12,34 @@ from hereish.batch import Sanitized
 from hereish.errors import ParameterError, PointError
 from hereish.mechanism import PredictiveMechanism
 from hereish.randomness import Draws, KeyedDraws
-from hereish.traces.rows import Budgets, same_name, sanitize_rows
+from hereish.traces.names import name_key, same_name
+from hereish.traces.order import Order, check_order, covered, inverse, public_order
+from hereish.traces.rows import Budgets, chance, sanitize_rows
+from hereish.traces.shield import shielded
 
 try:
     import narwhals as nw
 except ImportError as missing:
     raise ImportError("data frames need more: pip install 'hereish[frames]'") from missing
 
+from hereish.traces.kept import taken
+
 Frame = TypeVar("Frame")
 WGS84 = "EPSG:4326"
+_EXACT = 2.0**53  # from here on a float is not one whole number but several
+
+
+class _Asked(NamedTuple):
+    """What `sanitize_frame` was asked for, besides the frame and where its places are."""
+
+    mechanism: PredictiveMechanism
+    user: str | None
+    time: str
+    keep: Sequence[str]
+    order: Order
+    seed: int | None
+    draws: Draws | KeyedDraws | None
+    budgets: Budgets | None
 
 
 def sanitize_frame(
@@ -32,11 +51,12 @@ def sanitize_frame(
     lat: str = "lat",
     lon: str = "lon",
     keep: Sequence[str] = (),
+    order: Order = "public",
     seed: int | None = None,
     draws: Draws | KeyedDraws | None = None,
     budgets: Budgets | None = None,
 ) -> Frame:
-    """The rows that may be released, in a new frame of the same kind and in the same order.
+    """The rows that may be released, in a new frame of the same kind.
 
     It has the columns `user` (if one is named), `time`, `lat`, `lon`, `kind` and `cost`, and those
     of `keep`, which are passed on as they are: that is your choice, and they may tell a place.
@@ -45,44 +65,62 @@ def sanitize_frame(
     out, and so is the index of a pandas frame, which could hold anything. A table that comes in
     pieces takes the same `budgets` for each; otherwise a call knows nothing of the one before.
 
-    Guarantee: as the mechanism's, for each user (for all rows together if no user is named).
+    Rows come out by user and time; of the same user and time by kept columns, and of the same of
+    those in random order. `order="input"` publishes the order in which they came in: of a table
+    that was sorted by place, that alone can tell places better than the released ones do.
+
+    Guarantee: as the mechanism's, for each user (for all rows together if no user is named),
+    whatever the order of the frame depends on; not with `order="input"`, which says so.
     """
     names = [coordinate.name for coordinate in mechanism.space.coordinates]
     if names != ["latitude", "longitude"]:
         raise ParameterError(
             f"frames hold latitudes and longitudes; the mechanism's space has {', '.join(names)}"
         )
+    check_order(order)
+    asked = _Asked(mechanism, user, time, keep, order, seed, draws, budgets)
+    wrong = PointError("the frame cannot be read, or not be made again; nothing was released")
     if _is_geo(frame):
-        moved: Frame = _sanitize_geo(frame, mechanism, user, time, keep, seed, draws, budgets)
-        return moved
+        return cast("Frame", shielded(lambda: _sanitize_geo(frame, asked), wrong))
+    return cast("Frame", shielded(lambda: _sanitize_plain(frame, asked, lat, lon), wrong))
+
+
+def _sanitize_plain(frame: Any, asked: _Asked, lat: str, lon: str) -> Any:
     table = _table(frame)
-    wanted = [name for name in (user, time, lat, lon, *keep) if name is not None]
-    _check_columns(table, wanted)
+    user, time, keep = asked.user, asked.time, asked.keep
+    _check_columns(table, [name for name in (user, time, lat, lon, *keep) if name is not None])
     points = np.column_stack([_numbers(table, lat), _numbers(table, lon)])
-    out = _sanitized(table, mechanism, user, time, points, seed, draws, budgets)
-    released = _released(table, [name for name in wanted if name not in (lat, lon)], out)
-    columns = _columns(table, {lat: out.value[:, 0], lon: out.value[:, 1]}, out)
-    ordered = [name for name in (user, time, lat, lon, "kind", "cost", *keep) if name is not None]
-    native = released.with_columns(*columns).select(*ordered).to_native()
-    finished: Frame = _with_guarantee(native, out)
-    return finished
+    out, rows = _sanitized(table, points, asked)
+    places = {lat: out.value[rows, 0], lon: out.value[rows, 1]}
+    released = _released(table, asked, out, rows, places)
+    names = [name for name in (user, time, lat, lon, "kind", "cost", *keep) if name is not None]
+    return _with_guarantee(released.select(*names).to_native(), covered(out.guarantee, asked.order))
 
 
-def _sanitized(
-    table: Any,
-    mechanism: PredictiveMechanism,
-    user: str | None,
-    time: str,
-    points: Floats,
-    seed: int | None,
-    draws: Draws | KeyedDraws | None,
-    budgets: Budgets | None,
-) -> Sanitized:
-    codes, names = _users(table, user)
-    at_s = _seconds(table, time)
-    return sanitize_rows(
-        mechanism, codes, names, points, at_s, seed=seed, draws=draws, budgets=budgets
+def _sanitized(table: Any, points: Floats, asked: _Asked) -> tuple[Sanitized, Ints]:
+    """The rows sanitised, and which of them are released, in the order in which they come out."""
+    codes, names = _users(table, asked.user)
+    ticks, at_s = _times(table, asked.time)
+
+    def kept(rows: Ints) -> list[list[Any]]:
+        return [table[name][rows.tolist()].to_list() for name in asked.keep]
+
+    random = chance(asked.seed, asked.draws, names, codes, at_s, points)
+    order = public_order((codes, ticks), kept, random)
+    out = sanitize_rows(
+        asked.mechanism,
+        codes,
+        names,
+        points,
+        at_s,
+        seed=asked.seed,
+        draws=asked.draws,
+        budgets=asked.budgets,
+        place=inverse(order),
     )
+    if asked.order == "input":
+        order = np.arange(len(order))
+    return out, order[out.released[order]]
 
 
 def _table(frame: Any) -> Any:
@@ -114,10 +152,17 @@ def _numbers(table: Any, name: str) -> Floats:
     column = table[name]
     if not column.dtype.is_numeric():
         raise ParameterError(f"column {name!r} must hold numbers, found {column.dtype}")
-    return np.asarray(column.cast(nw.Float64).to_numpy(), dtype=np.float64)
+    if column.dtype.is_integer():  # by hand: casts refuse those beyond 2**53, and quote them
+        pairs = zip(column.to_list(), column.is_null().to_list(), strict=True)
+        values = [np.nan if missing else float(value) for value, missing in pairs]
+        return np.array(values, dtype=np.float64)
+    cast_to: Callable[[], Any] = lambda: column.cast(nw.Float64).to_numpy()  # noqa: E731
+    wrong = PointError(f"column {name!r} holds numbers that cannot be read; nothing was released")
+    return np.asarray(shielded(cast_to, wrong), dtype=np.float64)
 
 
-def _seconds(table: Any, name: str) -> Floats:
+def _times(table: Any, name: str) -> tuple[Ints, Floats]:
+    """Each time as a whole number of the column's own unit, to order by, and in seconds."""
     column = table[name]
     zone = getattr(column.dtype, "time_zone", None)
     if not isinstance(column.dtype, nw.Datetime) or zone is None:
@@ -125,14 +170,24 @@ def _seconds(table: Any, name: str) -> Floats:
             f"column {name!r} must hold times that say their zone, found {column.dtype}; "
             "give them one first (tz_localize in pandas, dt.replace_time_zone in polars)"
         )
+    wrong = PointError(f"column {name!r} holds times that cannot be counted; nothing was released")
+    return shielded(lambda: _counted(column), wrong)
+
+
+def _counted(column: Any) -> tuple[Ints, Floats]:
     missing = column.is_null().to_numpy()
-    micros = column.dt.timestamp("us").fill_null(0).to_numpy().astype(np.float64)
-    micros[missing] = np.nan
-    return np.asarray(micros * 1e-6)
+    finest = "ns" if column.dtype.time_unit == "ns" else "us"
+    ticks, micros = (
+        column.dt.timestamp(unit).fill_null(0).to_numpy().astype(np.int64)
+        for unit in (finest, "us")
+    )
+    at_s = micros * 1e-6
+    at_s[missing] = np.nan
+    return ticks, at_s
 
 
 def _users(table: Any, name: str | None) -> tuple[Ints, list[str]]:
-    """A number for each row's user, and the users by their numbers."""
+    """A number for each row's user, and the users in the order of their names."""
     rows = len(table)
     if name is None:
         return np.zeros(rows, dtype=np.int64), ["all"]
@@ -140,51 +195,66 @@ def _users(table: Any, name: str | None) -> tuple[Ints, list[str]]:
     if column.is_null().any():
         row = int(np.flatnonzero(column.is_null().to_numpy())[0])
         raise PointError(f"row {row}: it has no {name}; nothing was released")
-    names: dict[str, int] = {}
     if column.dtype.is_float():
         column = _whole(column, name)
-    different, codes = np.unique(column.cast(nw.String).to_numpy().astype(str), return_inverse=True)
     if column.dtype == nw.Object:  # a mixture, in which 1 and 1.0 would be two texts
         different, codes = np.unique([same_name(v) for v in column.to_list()], return_inverse=True)
-    numbers = [names.setdefault(same_name(user), len(names)) for user in different]
-    return np.array(numbers, dtype=np.int64)[codes.reshape(-1)], list(names)
+    else:
+        texts = column.cast(nw.String).to_numpy().astype(str)
+        different, codes = np.unique(texts, return_inverse=True)
+    names = [same_name(user) for user in different]
+    people = sorted(set(names), key=name_key)
+    numbers = dict(zip(people, range(len(people)), strict=True))
+    table_of = np.array([numbers[user] for user in names], dtype=np.int64)
+    return table_of[codes.reshape(-1)], people
 
 
 def _whole(column: Any, name: str) -> Any:
     """Users that were whole numbers until a missing one made them fractions."""
-    whole = column.cast(nw.Int64)
-    if not (whole.cast(nw.Float64) == column).all():
-        raise ParameterError(f"column {name!r} must hold texts or whole numbers")
-    return whole
+    values = np.asarray(column.to_numpy(), dtype=np.float64)
+    if not (np.abs(values) < _EXACT).all() or (values != np.round(values)).any():
+        raise ParameterError(
+            f"column {name!r} must hold texts or whole numbers; as fractions, those of 2**53 and "
+            "more have lost digits: read it as integers or texts"
+        )
+    return column.cast(nw.Int64)
 
 
-def _released(table: Any, names: Sequence[str], out: Sanitized) -> Any:
-    mask = nw.new_series("released", out.released, nw.Boolean, backend=table.implementation)
-    kept = table.select(*names).filter(mask)
-    # A list of categories would tell the values of rows that were refused.
-    told = [name for name in names if kept[name].dtype in (nw.Categorical, nw.Enum)]
-    return kept.with_columns(*(_only_used(kept[name]) for name in told))
-
-
-def _only_used(column: Any) -> Any:
-    texts = column.cast(nw.String)
-    if column.dtype == nw.Categorical:
-        return texts.cast(nw.Categorical)
-    return texts.cast(nw.Enum(sorted(texts.drop_nulls().unique().to_list())))
-
-
-def _columns(table: Any, places: dict[str, Floats], out: Sanitized) -> list[Any]:
-    """The released places, and what each row is and cost."""
+def _released(
+    table: Any, asked: _Asked, out: Sanitized, rows: Ints, places: dict[str, Floats]
+) -> Any:
+    """The columns that are passed on, the released places, and what each row is and cost."""
     backend = table.implementation
+    names = [name for name in (asked.user, asked.time, *asked.keep) if name is not None]
     values: dict[str, tuple[Any, Any]] = {
-        name: (column[out.released], nw.Float64) for name, column in places.items()
+        name: (column, nw.Float64) for name, column in places.items()
     }
-    values["kind"] = (out.kind[out.released].tolist(), nw.String)
-    values["cost"] = (out.cost[out.released], nw.Float64)
-    return [
+    values["kind"] = (out.kind[rows].tolist(), nw.String)
+    values["cost"] = (out.cost[rows], nw.Float64)
+    columns = [_taken(table, name, rows) for name in names]
+    columns += [
         nw.new_series(name, column, dtype, backend=backend)
         for name, (column, dtype) in values.items()
     ]
+    first, *others = map(_without_index, columns)
+    return first.to_frame().with_columns(*others)
+
+
+def _taken(table: Any, name: str, rows: Ints) -> Any:
+    column = table[name]
+    wrong = ParameterError(
+        f"column {name!r} of type {column.dtype} cannot be passed on; turn it into texts or "
+        "numbers first"
+    )
+    return shielded(lambda: taken(column, rows), wrong)
+
+
+def _without_index(column: Any) -> Any:
+    """A column that is not matched with others by its rows' labels, which may be there twice."""
+    native = column.to_native()
+    if not hasattr(native, "reset_index"):
+        return column
+    return nw.from_native(native.reset_index(drop=True), series_only=True)
 
 
 def _is_geo(frame: object) -> bool:
@@ -192,16 +262,7 @@ def _is_geo(frame: object) -> bool:
     return type(frame).__module__.startswith("geopandas.")
 
 
-def _sanitize_geo(
-    frame: Any,
-    mechanism: PredictiveMechanism,
-    user: str | None,
-    time: str,
-    keep: Sequence[str],
-    seed: int | None,
-    draws: Draws | KeyedDraws | None,
-    budgets: Budgets | None,
-) -> Any:
+def _sanitize_geo(frame: Any, asked: _Asked) -> Any:
     import geopandas
     import pandas
 
@@ -217,25 +278,25 @@ def _sanitize_geo(
         raise PointError(f"row {wrong[0]}: its geometry is not a point; nothing was released")
     places = geometry.to_crs(WGS84)
     table = _table(pandas.DataFrame(frame.drop(columns=geometry.name)))
-    wanted = [name for name in (user, time, *keep) if name is not None]
-    _check_columns(table, wanted)
+    names = [name for name in (asked.user, asked.time, *asked.keep) if name is not None]
+    _check_columns(table, names)
     points = np.column_stack([places.y, places.x])
-    out = _sanitized(table, mechanism, user, time, points, seed, draws, budgets)
-    plain = _released(table, wanted, out).with_columns(*_columns(table, {}, out)).to_native()
-    lat, lon = out.value[out.released].T
+    out, rows = _sanitized(table, points, asked)
+    plain = _released(table, asked, out, rows, {}).select(*names, "kind", "cost").to_native()
+    lat, lon = out.value[rows].T
     moved = geopandas.GeoSeries.from_xy(lon, lat, index=plain.index, crs=WGS84).to_crs(frame.crs)
     released = geopandas.GeoDataFrame(plain).set_geometry(moved.rename(geometry.name))
-    return _with_guarantee(released, out)
+    return _with_guarantee(released, covered(out.guarantee, asked.order))
 
 
-def _with_guarantee(native: Any, out: Sanitized) -> Any:
+def _with_guarantee(native: Any, guarantee: str) -> Any:
     """Say what was promised where the kind of frame has a place for it, and drop the index."""
     if hasattr(native, "reset_index"):  # pandas
         native = native.reset_index(drop=True)
-        native.attrs = {"hereish": out.guarantee}
+        native.attrs = {"hereish": guarantee}
     if hasattr(native, "replace_schema_metadata"):  # Arrow
         import pyarrow as pa
 
         bare = pa.schema([field.remove_metadata() for field in native.schema])
-        return native.cast(bare).replace_schema_metadata({"hereish": out.guarantee})
+        return native.cast(bare).replace_schema_metadata({"hereish": guarantee})
     return native

@@ -1,8 +1,9 @@
 """GeoJSON: Points with a time each, or lines with the times of their positions.
 
 A LineString is a trace, and so is a MultiLineString with all its lines. Their times are in the
-property `coordTimes`, `times` or `coordinateProperties.times`. A line without a trace id has the
-number of its feature; points without one, in a file that has traces, are the trace 0 of their user.
+property `coordTimes`, `times` or `coordinateProperties.times`. Lines without a trace id are given
+numbers in the order of their users and times; points without one, in a file that has traces, are
+the trace 0 of their user.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from hereish.traces.markup import (
     flat,
     piece_of,
     plain,
+    whole_file,
 )
 from hereish.traces.piece import (
     KINDS,
@@ -65,12 +67,12 @@ def read(source: Source, columns: Columns) -> Iterator[Piece]:
     features = list(_features(_parsed(source)))
     reader = _Reader(features, columns)
     every = (row for feature in features for row in reader.rows(feature))
-    some = False
+    pieces = []
     while rows := list(itertools.islice(every, ROWS)):
-        some = True
-        yield reader.piece(rows, rows[-1].line / len(features))
-    if not some:
+        pieces.append(reader.piece(rows, rows[-1].line / len(features)))
+    if not pieces:
         raise Unreadable("it has no points")
+    yield whole_file(pieces, reader.clock)
 
 
 def _parsed(source: Source) -> Any:
@@ -151,7 +153,7 @@ class _Reader:
             numbered=lines and self._trace is None,
             lines=lines,
         )
-        self._clock = Clock(columns.zone)
+        self.clock = Clock(columns.zone)
         self._keep = columns.keep
         layout = self._layout
         taken = ("coordTimes", *_LISTS.values()) if lines else ()
@@ -208,11 +210,10 @@ class _Reader:
         return next((times for times in found if isinstance(times, list)), None)
 
     def _read(self, position: Any, time: Any) -> tuple[int | Fault, float | None, float | None]:
+        known = isinstance(time, (str, int, float)) and not isinstance(time, bool)
+        at = self.clock.read(time if known else None)
         if not isinstance(position, list) or len(position) < 2:
             return Fault.LINE, None, None
-        at: int | Fault = Fault.TIME
-        if isinstance(time, (str, int, float)) and not isinstance(time, bool):
-            at = self._clock.read(time)
         return at, _number(position[1]), _number(position[0])
 
 

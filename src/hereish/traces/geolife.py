@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import PurePath
 from typing import BinaryIO
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -22,6 +23,7 @@ ALTITUDE = "altitude"  # the one column that can be kept: in feet, -777 if there
 _FIELDS = parse.Fields(width=6, lat=0, lon=1, time=5)
 _ALTITUDE_FIELD = 3
 _WHOLE_TIME = len("2008-10-23T02:53:04")
+_GMT = ZoneInfo("UTC")  # of all its times
 _DAYS_BEFORE_1970 = 25569  # since 1899-12-30, where its days begin
 _DAY_US = 86_400_000_000
 
@@ -36,7 +38,7 @@ def read(source: Source, columns: Columns) -> Iterator[Piece]:
     with parse.opened(source) as (file, done):
         rows = _rows(parse.lines(file))
         none = "it has a header and no points"
-        for piece in parse.pieces(rows, fields, None, Layout(), done, none):
+        for piece in parse.pieces(rows, fields, _GMT, Layout(), done, none):
             yield dataclasses.replace(piece, user=_all(user, piece), trace=_all(trace, piece))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from hereish.errors import ParameterError
 from hereish.traces.box import Box
 from hereish.traces.clock import Clock, iso
-from hereish.traces.markup import ROWS, Gathered, Row, blocks, check_keep, piece_of
+from hereish.traces.markup import ROWS, Gathered, Row, blocks, check_keep, piece_of, whole_file
 from hereish.traces.parse import number
 from hereish.traces.piece import (
     KINDS,
@@ -59,16 +59,22 @@ def read(source: Source, columns: Columns) -> Iterator[Piece]:
     """The points of all tracks; the names in `columns` do not apply, except those of `keep`."""
     reader = _Reader(columns)
     problem = None
+    pieces = []  # all of them, as its tracks are numbered by what is in them
     try:
         for block, done in blocks(source):
             reader.feed(block)
             if len(reader.rows) >= ROWS:
-                yield reader.piece(done)
+                pieces.append(reader.piece(done))
         reader.close()
     except Unreadable as error:
         problem = error
-    if reader.rows:
-        yield reader.piece(1.0)
+    try:
+        if reader.rows:
+            pieces.append(reader.piece(1.0))
+    except Unreadable as error:
+        problem = error
+    if pieces:
+        yield whole_file(pieces, reader.clock)
     if problem is not None:
         raise problem
     reader.check_kept()
@@ -103,7 +109,7 @@ class _Reader:
         self._keep = columns.keep
         self._kept: set[str] = set()  # those of them that some point had
         check_keep(self._keep, ("user", "trace", "time", "lat", "lon"))
-        self._clock = Clock(columns.zone)
+        self.clock = Clock(columns.zone)
         self._told: bool | None = None  # whether the file tells users; None until the first piece
         self._blank = True
         self._path: list[str] = []
@@ -224,7 +230,7 @@ class _Reader:
 
     def _row(self, point: Mapping[str, str]) -> Row:
         line, lat, lon = self._place
-        at = self._clock.read(point.get("time", ""))
+        at = self.clock.read(point.get("time", ""))
         user = self._track.get("user", "")
         trace = self._track.get("trace", "")
         kept = [point.get(name) for name in self._keep]

@@ -9,6 +9,7 @@ import math
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -16,7 +17,19 @@ from numpy.typing import NDArray
 
 from hereish.arrays import Ints
 from hereish.errors import ParameterError
-from hereish.traces.piece import Fault, Ids, Layout, Piece, Released, Unreadable, joined
+from hereish.randomness import SECURE
+from hereish.traces.clock import Clock
+from hereish.traces.names import name_key, same_name
+from hereish.traces.piece import (
+    Fault,
+    Ids,
+    Layout,
+    Piece,
+    Released,
+    Unreadable,
+    joined,
+    joined_pieces,
+)
 from hereish.traces.sources import Source
 
 # Rows of a piece, and a few more: each is a Python object until the piece is whole.
@@ -110,6 +123,49 @@ def _block(file: BinaryIO) -> bytes | None:
         return file.read(_BLOCK_BYTES)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         return None
+
+
+def whole_file(pieces: Sequence[Piece], clock: Clock) -> Piece:
+    """All pieces of a file as one, with its traces numbered by public data.
+
+    Their order in the file is not public: it may be that of their places.
+    """
+    piece = joined_pieces(pieces)
+    clock.settle(piece.fault)
+    if piece.trace is None or not piece.layout.numbered:
+        return piece
+    codes, names = piece.trace
+    numbered = [code for code, name in enumerate(names) if isinstance(name, int) and name]
+    rows = np.argsort(codes, kind="stable")
+    bounds = np.searchsorted(codes[rows], np.arange(len(names) + 1))
+    traces = {code: piece.take(rows[bounds[code] : bounds[code + 1]]) for code in numbered}
+    traces = {code: trace.take(trace.fault == Fault.NONE) for code, trace in traces.items()}
+    briefs = {code: _brief(trace) for code, trace in traces.items()}
+    chance = dict(zip(numbered, SECURE.uniforms(len(numbered)).tolist(), strict=True))
+    new = list(names)
+    number = 0
+    for _, alike in groupby(sorted(numbered, key=briefs.__getitem__), briefs.__getitem__):
+        several = list(alike)
+        if len(several) > 1:
+            several.sort(key=lambda code: (_in_full(traces[code]), chance[code]))
+        for code in several:
+            new[code] = number = number + 1
+    return replace(piece, trace=Ids(codes, new))
+
+
+def _brief(trace: Piece) -> tuple[Any, ...]:
+    """Public data that mostly tells two traces apart: whose it is, and its first and last time."""
+    if not len(trace):
+        return (1,)
+    user = "" if trace.user is None else same_name(trace.user.names[trace.user.codes[0]])
+    times = trace.at_us
+    return (0, name_key(user), int(times.min()), int(times.max()), len(times))
+
+
+def _in_full(trace: Piece) -> list[tuple[int, ...]]:
+    """All public data of a trace."""
+    kept = [[repr(value) for value in column.tolist()] for column in trace.kept.values()]
+    return sorted(zip(trace.at_us.tolist(), *kept, strict=True))
 
 
 class Gathered:

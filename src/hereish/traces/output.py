@@ -6,64 +6,78 @@ unfinished file is released data only; if anything fails it is removed.
 
 from __future__ import annotations
 
-import contextlib
-import gzip
 import json
 import os
 import shutil
-import sys
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Protocol, Self, cast
+from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
 import numpy as np
 
 from hereish.errors import HereishError, ParameterError
-from hereish.traces.piece import Ids, Layout, Promise, Released, Writer, joined
+from hereish.randomness import Draws
+from hereish.traces.names import name_key, same_name
+from hereish.traces.order import Order
+from hereish.traces.parse import file_part
+from hereish.traces.piece import Ids, Layout, Piece, Promise, Released
 from hereish.traces.sources import ENDINGS, METADATA, STANDARD, Source, format_of, module
+from hereish.traces.spool import Chunk, Key, Spool, ranked
+from hereish.traces.whole import File, part, umask
 
+SplitBy = Literal["input", "user"]
 _TREES = ("geolife", "tdrive")  # formats with a file for each user or trace
 _WITHOUT_METADATA = ("csv", "tdrive")
 
 
-class Output(Protocol):
-    """Where released rows go. They are there once it was left without an exception."""
-
-    apart: bool  # what came in different files goes to different files
-
-    def write(self, source: Source, layout: Layout, rows: Released) -> None: ...
-
-    def source_ended(self, source: Source) -> None: ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+class Unsorted(HereishError):  # noqa: N818  # it tells its catcher what to do, and goes no further
+    """Rows came that belong before others which are written already: they must be merged."""
 
 
-def output(name: str, sources: list[Source], form: str | None, promise: Promise) -> Output:
-    """The output that a name means: a file, a folder, or `-` for standard output."""
+class Target(NamedTuple):
+    """A file of the output: its name below a folder, and how it calls its columns."""
+
+    name: Path | None
+    layout: Layout
+
+
+def output(
+    name: str,
+    sources: list[Source],
+    form: str | None,
+    promise: Promise,
+    *,
+    split_by: SplitBy = "input",
+    order: Order = "public",
+    merge: bool = False,
+) -> Output:
+    """The output that a name means: a file, a folder, or `-` for standard output.
+
+    `merge`: rows come in any order, and are written once all of them are there.
+    """
     known = format_of(name)
     if name.endswith(".gz") and (form or known) in ("parquet", "geoparquet"):
         raise ParameterError(f"Parquet is packed inside; leave .gz out of {name}")
-    if name == STANDARD:
-        return OneFile(None, form or "csv", promise)
+    if split_by not in get_args(SplitBy):
+        raise ParameterError(f"split_by must be 'input' or 'user', found {split_by!r}")
     path = Path(name)
     folder = path.is_dir() or name.endswith(("/", os.sep)) or not path.suffix
-    if folder or (form in _TREES and known != form):
-        return Folder(path, form or _common_format(sources), promise)
+    if name != STANDARD and (folder or (form in _TREES and known != form)):
+        chosen = form or _common_format(sources)
+        return Folder(path, chosen, promise, split_by, order, merge)
+    if split_by == "user":
+        raise ParameterError(f"a file for each user needs a folder, and {name} is a file")
+    if name == STANDARD:
+        return OneFile(None, form or "csv", promise, order, merge)
     if form is None and known is None:
         raise ParameterError(
             f"the name {name} does not tell its format; give --to, one of {', '.join(ENDINGS)}"
         )
-    return OneFile(path, form or cast("str", known), promise)
+    return OneFile(path, form or cast("str", known), promise, order, merge)
 
 
 def _common_format(sources: list[Source]) -> str:
@@ -75,90 +89,72 @@ def _common_format(sources: list[Source]) -> str:
     return formats.pop()
 
 
-class _File:
-    """One file in the making."""
+class Output(ABC):
+    """Where released rows go. They are there once it was left without an exception."""
 
-    def __init__(self, path: Path | None, form: str, layout: Layout, promise: Promise) -> None:
-        self._path = path
-        create = module(form).writer  # before there is a file that would have to go again
-        if path is None:
-            self._file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  # closed in put
-        else:
-            self._part, self._file = _part(path)
-        self._sink = self._file
-        if path is not None and path.suffix == ".gz":
-            self._sink = cast("BinaryIO", gzip.GzipFile("", "wb", fileobj=self._file, mtime=0))
-        self.writer: Writer = create(self._sink, _fitting(layout, form), promise)
+    apart = False  # what came in different files goes to different files
+    by_user = False  # there is a file for each user, whatever files they came from
 
-    def complete(self) -> None:
-        """All is written, and safe on the disk; it has only to be put in its place."""
-        self.writer.finish()
-        if self._sink is not self._file:
-            self._sink.close()
-        self._file.flush()
-        if self._path is not None:
-            os.fsync(self._file.fileno())
-            self._file.close()
-            self._part.chmod(0o666 & ~_umask())
+    def __init__(self, order: Order, merge: bool, folder: Path | None) -> None:
+        self.keys: list[Key] = []  # what targets are ordered by
+        self._targets: list[Target] = []
+        self._order = order
+        self._spool = Spool(folder) if merge else None
+        self._last: Key | None = None
+        self._first: tuple[Source, bool, bool] | None = None
 
-    def put(self) -> None:
-        """Put it in its place: from here on it is released."""
-        if self._path is not None:
-            self._part.replace(self._path)
-            return
-        self._file.seek(0)
-        try:
-            shutil.copyfileobj(self._file, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-        except OSError:
-            cut = True
-        else:
-            cut = False
-        self._file.close()
-        if cut:
-            raise CutOff(
-                "standard output was closed before its end; what has been read of it is released"
-            )
+    def check(self, source: Source, piece: Piece) -> None:
+        """A table has a column or it has not: files that differ in it are not put into one."""
+        here = (piece.user is not None, piece.trace is not None)
+        if self._first is None:
+            self._first = (source, *here)
+        for told, first, what in zip(here, self._first[1:], ("users", "traces"), strict=True):
+            if told != first:
+                some, none = (source, self._first[0]) if told else (self._first[0], source)
+                raise ParameterError(
+                    f"{some.name} tells {what} and {none.name} none; sanitise them apart, or into "
+                    "a folder"
+                )
 
-    def commit(self) -> None:
-        self.complete()
-        self.put()
+    @abstractmethod
+    def target(self, source: Source, file: int, layout: Layout, user: Any, trace: Any) -> int:
+        """The number of the target that a trace of a file goes to."""
 
-    def abandon(self) -> None:
-        """Leave nothing behind, whatever state it is in."""
-        with contextlib.suppress(Exception):
-            if hasattr(self.writer, "abandon"):
-                self.writer.abandon()
-        with contextlib.suppress(OSError):
-            self._file.close()
-        if self._path is not None:
-            self._part.unlink(missing_ok=True)
+    def write(self, chunk: Chunk, traces: Sequence[Key]) -> None:
+        """Rows that are in order; `traces` has what each trace is ordered by."""
+        if self._spool is not None:
+            self._spool.add(chunk)
+        elif chunk:
+            if self._last is not None and not self._last < self._key(chunk, 0, traces):
+                raise Unsorted
+            self._last = self._key(chunk, -1, traces)
+            self._emit(chunk)
 
+    def _key(self, chunk: Chunk, row: int, traces: Sequence[Key]) -> Key:
+        first = int(chunk.first[row])
+        own = first if self._order == "input" else traces[first]
+        return (self.keys[int(chunk.target[row])], own, int(chunk.second[row]))
 
-class CutOff(HereishError):  # noqa: N818  # it describes what happened, as the others do
-    """Part of an output has gone to somebody who did not want the rest."""
+    def finish(
+        self, users: Sequence[Any], traces: Sequence[Any], keys: Sequence[Key], draws: Draws
+    ) -> None:
+        """No more rows will come. The ids as given, and what each trace is ordered by."""
+        if self._spool is not None:
+            firsts = None if self._order == "input" else ranked(keys)
+            for chunk in self._spool.merged(ranked(self.keys), firsts, users, traces, draws):
+                self._emit(chunk)
 
+    def _emit(self, chunk: Chunk) -> None:
+        begins = np.flatnonzero(np.diff(chunk.target, prepend=-1))
+        ends = np.append(begins[1:], len(chunk.target))
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+            rows = chunk.rows.take(slice(begin, end))
+            told = replace(rows, user=_told(rows.user), trace=_told(rows.trace))
+            self._put(int(chunk.target[begin]), told)
 
-def _part(path: Path) -> tuple[Path, BinaryIO]:
-    """A file beside the place of another, that nobody else uses."""
-    handle, name = tempfile.mkstemp(".part", ".hereish-", path.parent)
-    return Path(name), os.fdopen(handle, "wb")
-
-
-def _fitting(layout: Layout, form: str) -> Layout:
-    if form == "geoparquet":
-        return replace(layout, geometry=layout.geometry or "geometry")
-    return layout
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-class _Leaving(ABC):
-    """Commits if all went well, abandons otherwise."""
+    @abstractmethod
+    def _put(self, target: int, rows: Released) -> None:
+        """Rows to the end of a target; those of one target come after each other."""
 
     def __enter__(self) -> Self:
         return self
@@ -169,13 +165,16 @@ class _Leaving(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            try:
+        try:
+            if kind is None:
                 self.commit()
-            except BaseException:
-                self.abandon()
-                raise
-        else:
+        except BaseException:
+            self.abandon()
+            raise
+        finally:
+            if self._spool is not None:
+                self._spool.close()
+        if kind is not None:
             self.abandon()
 
     @abstractmethod
@@ -187,54 +186,54 @@ class _Leaving(ABC):
         """Remove what was written."""
 
 
-class OneFile(_Leaving):
+def _told(ids: Ids | None) -> Ids | None:
+    """Ids without the code that stands for none."""
+    if ids is None or not len(ids.codes) or ids.codes.min() >= 0:
+        return ids
+    if ids.codes.max() < 0:
+        return None
+    return Ids.of([None if code < 0 else ids.names[code] for code in ids.codes.tolist()])
+
+
+class OneFile(Output):
     """All rows in one file, or on standard output."""
 
-    apart = False
-
-    def __init__(self, path: Path | None, form: str, promise: Promise) -> None:
+    def __init__(
+        self, path: Path | None, form: str, promise: Promise, order: Order, merge: bool
+    ) -> None:
         self._path, self._form, self._promise = path, form, promise
-        self._file: _File | None = None
-        self._first: tuple[Source, bool, bool] | None = None
+        self._file: File | None = None
         self._beside: Path | None = None  # the metadata in the making
         if path is not None and not path.parent.is_dir():
             raise ParameterError(f"there is no folder {path.parent} to write {path.name} into")
+        super().__init__(order, merge, None if path is None else path.parent)
 
-    def write(self, source: Source, layout: Layout, rows: Released) -> None:
-        self._check_ids(source, rows)
+    def target(self, source: Source, file: int, layout: Layout, user: Any, trace: Any) -> int:
+        if not self._targets:
+            self._targets.append(Target(None, layout))
+            self.keys.append(())
+        return 0
+
+    def _put(self, target: int, rows: Released) -> None:
         if self._file is None:
-            self._file = _File(self._path, self._form, layout, self._promise)
+            layout = self._targets[target].layout
+            self._file = File(self._path, self._form, layout, self._promise)
         self._file.writer.write(rows)
-
-    def _check_ids(self, source: Source, rows: Released) -> None:
-        """A table has a column or it has not: files that differ in it are not put into one."""
-        here = (rows.user is not None, rows.trace is not None)
-        if self._first is None:
-            self._first = (source, *here)
-        for told, first, what in zip(here, self._first[1:], ("users", "traces"), strict=True):
-            if told != first:
-                some, none = (source, self._first[0]) if told else (self._first[0], source)
-                raise ParameterError(
-                    f"{some.name} tells {what} and {none.name} none; sanitise them apart, or into "
-                    "a folder"
-                )
-
-    def source_ended(self, source: Source) -> None:
-        pass
 
     def commit(self) -> None:
         if self._file is None:
-            self._file = _File(self._path, self._form, Layout(), self._promise)
+            layout = self._targets[0].layout if self._targets else Layout()
+            self._file = File(self._path, self._form, layout, self._promise)
         self._file.complete()
         if self._path is None:
             self._file.put()
             return
         beside = self._path.with_name(self._path.name + METADATA)
         if self._form in _WITHOUT_METADATA:
-            self._beside, file = _part(beside)
+            self._beside, file = part(beside)
             with file:
                 file.write(_described(self._path.name, self._promise).encode())
-            self._beside.chmod(0o666 & ~_umask())
+            self._beside.chmod(0o666 & ~umask())
         # What was promised for an older file is never beside a newer one, not even for a moment.
         beside.unlink(missing_ok=True)
         self._file.put()
@@ -248,27 +247,55 @@ class OneFile(_Leaving):
             self._beside.unlink(missing_ok=True)
 
 
-class Folder(_Leaving):
-    """A file for each file that was read, or for GeoLife and T-Drive for each trace or user."""
+class Folder(Output):
+    """A file for each file that was read, for each user, or in a tree for each user or trace."""
 
-    def __init__(self, path: Path, form: str, promise: Promise) -> None:
-        self.apart = form not in _TREES  # there a file is made of ids, whatever file they came from
+    def __init__(
+        self,
+        path: Path,
+        form: str,
+        promise: Promise,
+        split_by: SplitBy,
+        order: Order,
+        merge: bool,
+    ) -> None:
+        self.by_user = split_by == "user"
+        self.apart = form not in _TREES and not self.by_user
         self._path, self._form, self._promise = path, form, promise
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise ParameterError(f"{path} is there already; name a new or an empty folder")
         path.parent.mkdir(parents=True, exist_ok=True)
         self._part = Path(tempfile.mkdtemp(".part", ".hereish-", path.parent))
-        self._open: dict[Source, _File] = {}
-        self._names: set[Path] = set()
-        self._trees: dict[str, list[Released]] = {}
+        self._numbers: dict[Path, tuple[int, int | None]] = {}  # of targets, and of their file
+        self._open: tuple[int, File] | None = None
+        self._begun: set[int] = set()
+        super().__init__(order, merge, self._part)
 
-    def write(self, source: Source, layout: Layout, rows: Released) -> None:
-        if self._form in _TREES and source.format != self._form:
-            self._remember(rows)
-            return
-        if source not in self._open:
-            self._open[source] = self._begun(self._name(source), layout)
-        self._open[source].writer.write(rows)
+    def check(self, source: Source, piece: Piece) -> None:
+        if self.by_user and self._form not in _TREES:
+            super().check(source, piece)
+
+    def target(self, source: Source, file: int, layout: Layout, user: Any, trace: Any) -> int:
+        name = same_name("" if user is None else user)
+        key: Key
+        if self._form in _TREES and (self.by_user or source.format != self._form):
+            # There a file is made of ids, whatever file they came from.
+            below, key = Path(module(self._form).file_name(user, trace)), (name_key(name),)
+            owner = None
+        elif self.by_user:
+            below, key = Path(file_part(name or "user") + ENDINGS[self._form][0]), (name_key(name),)
+            owner = None
+        else:
+            below, key, owner = self._name(source), (file,), file
+        number, known = self._numbers.setdefault(below, (len(self._targets), owner))
+        if known != owner:
+            raise ParameterError(f"two inputs would both be written to {self._path / below}")
+        if number == len(self._targets):
+            self._targets.append(
+                Target(below, layout if owner is not None or self.by_user else Layout())
+            )
+            self.keys.append((*key, str(below)))
+        return number
 
     def _name(self, source: Source) -> Path:
         if source.format == self._form:
@@ -276,48 +303,41 @@ class Folder(_Leaving):
         plain = source.below.with_name(source.below.name.removesuffix(".gz"))
         return plain.with_suffix(ENDINGS[self._form][0])
 
-    def _begun(self, below: Path, layout: Layout) -> _File:
-        if below in self._names:
-            raise ParameterError(f"two inputs would both be written to {self._path / below}")
-        self._names.add(below)
-        place = self._part / below
+    def _put(self, target: int, rows: Released) -> None:
+        if self._open is None or self._open[0] != target:
+            self._close()
+            self._open = (target, self._file(target))
+        self._open[1].writer.write(rows)
+
+    def _file(self, target: int) -> File:
+        self._begun.add(target)
+        name, layout = self._targets[target]
+        place = self._part / cast("Path", name)
         place.parent.mkdir(parents=True, exist_ok=True)
-        return _File(place, self._form, layout, self._promise)
+        return File(place, self._form, layout, self._promise)
 
-    def _remember(self, rows: Released) -> None:
-        users = rows.user or Ids(np.zeros(len(rows), dtype=np.int64), [None])
-        traces = rows.trace or Ids(np.zeros(len(rows), dtype=np.int64), [None])
-        key = users.codes * len(traces.names) + traces.codes
-        order = np.argsort(key, kind="stable")
-        begins = np.flatnonzero(np.diff(key[order], prepend=-1))
-        for own in np.split(order, begins[1:]) if len(order) else ():
-            user, trace = divmod(int(key[own[0]]), len(traces.names))
-            name = module(self._form).file_name(users.names[user], traces.names[trace])
-            self._trees.setdefault(name, []).append(rows.take(own))
-
-    def source_ended(self, source: Source) -> None:
-        if source in self._open:
-            self._open.pop(source).commit()
+    def _close(self) -> None:
+        if self._open is not None:
+            self._open[1].commit()
+            self._open = None
 
     def commit(self) -> None:
-        for source in list(self._open):
-            self.source_ended(source)
-        for name, parts in self._trees.items():
-            file = self._begun(Path(name), Layout())
-            rows = joined(parts)
-            file.writer.write(rows.take(np.argsort(rows.at_us, kind="stable")))
-            file.commit()
+        self._close()
+        # A file whose points were all refused comes out empty; there is none for a user or trace.
+        owned = {number for number, owner in self._numbers.values() if owner is not None}
+        for target in sorted(owned - self._begun):
+            self._file(target).commit()
         if self._form in _WITHOUT_METADATA:
             described = _described(None, self._promise)
             (self._part / f"csv{METADATA}").write_text(described, encoding="utf-8")
-        self._part.chmod(0o777 & ~_umask())
+        self._part.chmod(0o777 & ~umask())
         if self._path.is_dir():
             self._path.rmdir()  # it is empty
         self._part.replace(self._path)
 
     def abandon(self) -> None:
-        for file in self._open.values():
-            file.abandon()
+        if self._open is not None:
+            self._open[1].abandon()
         shutil.rmtree(self._part, ignore_errors=True)
 
 

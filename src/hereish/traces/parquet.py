@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hereish.arrays import Floats, Ints
-from hereish.errors import HereishError, ParameterError
+from hereish.errors import ParameterError
 from hereish.traces import wkb
 from hereish.traces.box import Box
 from hereish.traces.clock import Clock
@@ -29,6 +29,7 @@ from hereish.traces.piece import (
     Unreadable,
     listed,
 )
+from hereish.traces.shield import shielded
 from hereish.traces.sources import Source
 
 try:
@@ -55,37 +56,27 @@ def read(source: Source, columns: Columns) -> Iterator[Piece]:
     clock, row = Clock(columns.zone), 0
     batches = file.iter_batches(PIECE_ROWS, columns=[name for name in asked if name in present])
     while True:
-        with _damage(f"it is damaged after row {row}"):
-            batch = next(batches, None)
-            if batch is None:
-                return
-            row += len(batch)
-            piece = _piece(batch, layout, columns, clock, row - len(batch) + 1, row / total)
-        yield piece
-
-
-@contextmanager
-def _damage(words: str) -> Iterator[None]:
-    """What a damaged file makes Arrow raise, which may quote the data, in our words."""
-    try:
-        yield
-    except HereishError:
-        raise
-    except Exception:  # noqa: BLE001  # anything can happen inside a damaged file
-        damaged = True
-    else:
-        damaged = False
-    if damaged:
-        raise Unreadable(words)
+        # What a damaged file makes Arrow raise may quote the data.
+        damaged = Unreadable(f"it is damaged after row {row}")
+        batch = shielded(lambda: next(batches, None), damaged)
+        if batch is None:
+            return
+        row += len(batch)
+        read_to = partial(_piece, batch, layout, columns, clock, row - len(batch) + 1, row / total)
+        yield shielded(read_to, damaged)
 
 
 def _opened(source: Source) -> Any:
     if source.path is None:
         raise ParameterError("Parquet is read from a file, not from standard input")
-    with _damage("it is no Parquet file, or a damaged one"):
-        file = pq.ParquetFile(source.path)
+    path = source.path
+
+    def opened() -> Any:
+        file = pq.ParquetFile(path)
         str(file.schema_arrow)  # names and types, which are looked at only now
-    return file
+        return file
+
+    return shielded(opened, Unreadable("it is no Parquet file, or a damaged one"))
 
 
 def _layout(file: Any, columns: Columns) -> Layout:
@@ -159,6 +150,7 @@ def _times(batch: Any, name: str, columns: Columns, clock: Clock, fault: NDArray
             fault[row] = at
         else:
             at_us[row] = at
+    clock.settle(fault)
     return at_us
 
 
@@ -224,24 +216,28 @@ class ParquetWriter:
             }
             schema = pa.schema([(name, column.type) for name, column in columns], metadata=metadata)
             self._out = pq.ParquetWriter(self._file, schema, compression="zstd")
-        arrays = [column for _, column in columns]
-        self._waiting.append(pa.RecordBatch.from_arrays(arrays, schema=self._out.schema))
+        table = pa.table([column for _, column in columns], schema=self._out.schema)
+        self._waiting.append(table)
         if sum(map(len, self._waiting)) >= _GROUP_ROWS:
             self._flush()
         self._box.add(rows.lat, rows.lon)
 
-    def _flush(self) -> None:
-        """Rows of many small files together: a row group each would be more footer than data."""
-        if self._waiting:
-            self._out.write_table(pa.Table.from_batches(self._waiting))
-        self._waiting = []
+    def _flush(self, to_the_end: bool = False) -> None:
+        """Groups of as many rows each, however the rows came: that would tell how the input lay."""
+        if not self._waiting:
+            return
+        table = pa.concat_tables(self._waiting)
+        while len(table) >= _GROUP_ROWS or (to_the_end and len(table)):
+            self._out.write_table(table.slice(0, _GROUP_ROWS).combine_chunks())
+            table = table.slice(_GROUP_ROWS)
+        self._waiting = [table] if len(table) else []
 
     def finish(self) -> None:
         if self._out is None:
             nothing = np.empty(0)
             none = nothing.astype(np.int64)
             self.write(Released(none, nothing, nothing, nothing.astype(np.uint8), nothing))
-        self._flush()
+        self._flush(to_the_end=True)
         if self._layout.geometry:
             described = json.dumps(wkb.description(self._layout.geometry, self._box))
             self._out.add_key_value_metadata({"geo": described})
@@ -269,9 +265,13 @@ class ParquetWriter:
             columns += [(layout.lat, pa.array(rows.lat)), (layout.lon, pa.array(rows.lon))]
         kinds = pa.DictionaryArray.from_arrays(pa.array(rows.kind, pa.int8()), pa.array(KINDS))
         columns += [("kind", kinds.dictionary_decode()), ("cost", pa.array(rows.cost))]
-        columns += [
-            (name, _kept_column(values, types.get(name))) for name, values in rows.kept.items()
-        ]
+        for name, values in rows.kept.items():
+            kind = types.get(name)
+            wrong = ParameterError(
+                f"the column {name!r} of type {kind} cannot be kept; turn it into texts or numbers "
+                "first"
+            )
+            columns.append((name, shielded(partial(_kept_column, values, kind), wrong)))
         return columns
 
 

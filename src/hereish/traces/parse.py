@@ -11,7 +11,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, BinaryIO, TypeAlias
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
@@ -20,13 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hereish.arrays import Floats, Ints
-from hereish.traces.clock import EPOCH, Clock
+from hereish.traces.clock import Clock
 from hereish.traces.piece import PIECE_ROWS, Fault, Ids, Layout, Piece, Unreadable
 from hereish.traces.sources import Source
 
 Faults: TypeAlias = NDArray[np.uint8]
 
-_MICROSECOND = timedelta(microseconds=1)
 CHUNK_BYTES = 1 << 18
 LONGEST_LINE_BYTES = 1 << 20
 BLOCK_ROWS = 1 << 14  # rows that are text at one time: text takes ten times the memory of numbers
@@ -122,9 +121,9 @@ def _numbers(texts: Sequence[str]) -> Floats:
     return np.array(careful, dtype=np.float64)
 
 
-def _times(texts: Sequence[str], clock: Clock, zone: ZoneInfo | None) -> tuple[Ints, Faults]:
+def _times(texts: Sequence[str], clock: Clock) -> tuple[Ints, Faults]:
     """Microseconds since 1970, and what is wrong with each time."""
-    at_us = _alike(texts, clock) if zone is None else None
+    at_us = _at_once(texts, clock)
     if at_us is not None:
         return at_us, np.zeros(len(texts), dtype=np.uint8)
     times = [clock.read(text) for text in texts]
@@ -132,19 +131,15 @@ def _times(texts: Sequence[str], clock: Clock, zone: ZoneInfo | None) -> tuple[I
     return np.array(times, dtype=np.int64), np.array(fault, dtype=np.uint8)
 
 
-def _alike(texts: Sequence[str], clock: Clock) -> Ints | None:
-    """The times at once, if all are good, of one offset, and the clock takes the first."""
+def _at_once(texts: Sequence[str], clock: Clock) -> Ints | None:
+    """The times at once, if all are good and alike."""
     if any(text[4:5] != "-" for text in texts):  # it could be a Unix time
         return None
     try:
         moments = list(map(datetime.fromisoformat, texts))
     except ValueError:
         return None
-    offsets = {moment.tzinfo for moment in moments}
-    if len(offsets) > 1 or isinstance(clock.moment(moments[0]), Fault):
-        return None
-    epoch = EPOCH.replace(tzinfo=None) if None in offsets else EPOCH
-    return np.array([(moment - epoch) // _MICROSECOND for moment in moments], dtype=np.int64)
+    return clock.read_all(moments)
 
 
 @dataclass(frozen=True)
@@ -175,7 +170,7 @@ def pieces(
     clock = Clock(zone)
     numbers: list[int] = []
     texts: list[list[str]] = []
-    gathered = _Gathered(fields, clock, zone)
+    gathered = _Gathered(fields, clock)
     some, broken = False, None
     try:
         for line, row in rows:
@@ -187,7 +182,7 @@ def pieces(
                 numbers, texts = [], []
                 if gathered.rows + BLOCK_ROWS > PIECE_ROWS:
                     yield gathered.piece(layout, done())
-                    gathered = _Gathered(fields, clock, zone)
+                    gathered = _Gathered(fields, clock)
     except Unreadable as error:
         broken = error
     if texts:
@@ -203,11 +198,10 @@ def pieces(
 class _Gathered:
     """Rows of text made into columns of numbers, block by block, until they are a piece."""
 
-    def __init__(self, fields: Fields, clock: Clock, zone: ZoneInfo | None) -> None:
+    def __init__(self, fields: Fields, clock: Clock) -> None:
         self.rows = 0
         self._fields = fields
         self._clock = clock
-        self._zone = zone
         self._blocks: list[tuple[NDArray[Any], ...]] = []
         self._users: dict[str, int] = {}
         self._traces: dict[str, int] = {}
@@ -220,7 +214,7 @@ class _Gathered:
             nothing = [""] * width
             rows = [row if len(row) == width else nothing for row in rows]
         columns: list[Sequence[str]] = list(zip(*rows, strict=True))
-        at_us, fault = _times(columns[at.time], self._clock, self._zone)
+        at_us, fault = _times(columns[at.time], self._clock)
         lat, lon = _numbers(columns[at.lat]), _numbers(columns[at.lon])
         fault[(fault == 0) & np.isnan(lat)] = Fault.LAT
         fault[(fault == 0) & np.isnan(lon)] = Fault.LON
@@ -238,6 +232,7 @@ class _Gathered:
     def piece(self, layout: Layout, done: float) -> Piece:
         joined = map(np.concatenate, zip(*self._blocks, strict=True))
         line, at_us, lat, lon, fault, users, traces = joined
+        self._clock.settle(fault)
         return Piece(
             line,
             at_us,

@@ -13,7 +13,7 @@ import enum
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -24,6 +24,7 @@ from hereish.errors import HereishError, ParameterError
 
 PIECE_ROWS = 1 << 20  # most rows of a piece
 KINDS = ("hard", "easy", "untested")
+Rows: TypeAlias = Ints | Bools | slice
 
 
 NOBODY = ""  # in place of a column of users: take none, even if there is one
@@ -61,7 +62,7 @@ FAULTS = {
     Fault.LINE: "it cannot be read",
     Fault.USER: "it has no user",
     Fault.TIME: "it has no time, or none that can be read",
-    Fault.ZONE: "its time has another zone than those before it",
+    Fault.ZONE: "its time does not say its offset from UTC, and most others in its file do",
     Fault.LAT: "its latitude is missing or not a number",
     Fault.LON: "its longitude is missing or not a number",
     Fault.LAT_RANGE: "its latitude is outside -90 to 90",
@@ -164,7 +165,7 @@ class Ids(NamedTuple):
         codes = [numbers.setdefault(value, len(numbers)) for value in values]
         return cls(np.array(codes, dtype=np.int64), list(numbers))
 
-    def take(self, rows: Ints | Bools) -> Ids:
+    def take(self, rows: Rows) -> Ids:
         return Ids(self.codes[rows], self.names)
 
     def values(self) -> list[Any]:
@@ -224,7 +225,7 @@ class Released:
     def __len__(self) -> int:
         return len(self.at_us)
 
-    def take(self, rows: Ints | Bools) -> Released:
+    def take(self, rows: Rows) -> Released:
         """These rows only."""
         return Released(
             self.at_us[rows],
@@ -256,6 +257,31 @@ def joined(parts: Sequence[Released]) -> Released:
         cost=np.concatenate([part.cost for part in parts]),
         kept=kept,
     )
+
+
+def joined_pieces(parts: Sequence[Piece]) -> Piece:
+    """Pieces as one, of the layout that the first has."""
+    names = list(dict.fromkeys(name for part in parts for name in part.kept))
+    return Piece(
+        line=np.concatenate([part.line for part in parts]),
+        at_us=np.concatenate([part.at_us for part in parts]),
+        lat=np.concatenate([part.lat for part in parts]),
+        lon=np.concatenate([part.lon for part in parts]),
+        fault=np.concatenate([part.fault for part in parts]),
+        user=_joined_ids([part.user for part in parts], list(map(len, parts))),
+        trace=_joined_ids([part.trace for part in parts], list(map(len, parts))),
+        kept={name: np.concatenate([part.kept[name] for part in parts]) for name in names},
+        layout=parts[0].layout,
+    )
+
+
+def _joined_ids(columns: Sequence[Ids | None], lengths: Sequence[int]) -> Ids | None:
+    if all(ids is None for ids in columns):
+        return None
+    values: list[object] = []
+    for ids, length in zip(columns, lengths, strict=True):
+        values += [None] * length if ids is None else ids.values()
+    return Ids.of(values)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ def read(source: Source, columns: Columns) -> Iterator[Piece]:
         raise ParameterError(f"T-Drive files have nothing to keep: {', '.join(columns.keep)}")
     with parse.opened(source) as (file, done):
         rows = _rows(parse.lines(file))
-        yield from parse.pieces(rows, _FIELDS, columns.zone, Layout(), done, "it is empty")
+        zone = columns.zone or ZoneInfo("UTC")
+        yield from parse.pieces(rows, _FIELDS, zone, Layout(), done, "it is empty")
 
 
 def _rows(texts: Iterator[str]) -> Iterator[tuple[int, list[str]]]:

@@ -2,52 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hereish.arrays import Bools, Floats, Ints
 from hereish.batch import Sanitized
-from hereish.errors import ParameterError, PointError
+from hereish.errors import HereishError, ParameterError, PointError
 from hereish.mechanism import PredictiveMechanism
 from hereish.randomness import Draws
-from hereish.traces.clean import usable
+from hereish.traces.clean import YEAR_US, bad_row, time_faults
+from hereish.traces.names import name_key
+from hereish.traces.numbering import Numbering, Part
+from hereish.traces.order import Order, public_order
 from hereish.traces.output import Output
-from hereish.traces.piece import PIECE_ROWS, Fault, Ids, Piece, Released
-from hereish.traces.rows import Budgets, EachTrace, same_name, sanitize_rows
+from hereish.traces.piece import FAULTS, PIECE_ROWS, Fault, Ids, Piece, Released
+from hereish.traces.rows import Budgets, EachTrace, sanitize_rows
 from hereish.traces.sources import Source
+from hereish.traces.spool import Chunk, Key
 from hereish.traces.tally import Tally
 from hereish.traces.thin import Thinner
 
 _HARD, _EASY, _UNTESTED = range(3)  # as in KINDS
 _CENTURY_S = 100 * 365.25 * 86400.0
+_NEVER = np.iinfo(np.int64).min
 
 
-class _Part(NamedTuple):
-    """A piece in a unit, with the numbers of its rows' users and budgets in the whole work."""
-
-    source: Source
-    piece: Piece
-    user: Ints
-    budget: Ints
-
-
-class _Book:
-    """Numbers for names: the same one for the same name, however many files it is in."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self.names: list[str] = []
-
-    def number(self, name: str) -> int:
-        if name not in self._numbers:
-            self._numbers[name] = len(self.names)
-            self.names.append(name)
-        return self._numbers[name]
-
-    def __len__(self) -> int:
-        return len(self.names)
+class NotInOrder(HereishError):  # noqa: N818  # it tells its catcher what to do, and goes no further
+    """Rows came after later ones that have been through already: they must be taken by user."""
 
 
 def _whole_us(every_s: float) -> int:
@@ -59,7 +43,7 @@ def _whole_us(every_s: float) -> int:
 
 
 class Work:
-    """Takes pieces in the order of their files; writes what is released."""
+    """Takes pieces in the order of their files; hands on what is released, in a public order."""
 
     def __init__(
         self,
@@ -67,163 +51,243 @@ class Work:
         draws: Draws,
         every_s: float | None,
         drop_bad: bool,
+        order: Order,
         out: Output,
         tally: Tally,
     ) -> None:
         self._mechanism = mechanism
         self._draws = draws
         self._drop_bad = drop_bad
+        self._order = order
         self._out = out
         self._tally = tally
         self._budgets = Budgets(mechanism)
         self._thinner = None if every_s is None else Thinner(_whole_us(every_s))
-        self._users, self._traces = _Book(), _Book()
-        self._unit: list[_Part] = []
+        self._by_trace = isinstance(mechanism.window, EachTrace)
+        self._ids = Numbering(out)
+        self._standing = _Standing()
+        self._chosen: Bools | None = None  # by user: those whose rows are taken in this pass
+        self._unit: list[Part] = []
         self._rows = 0  # in the unit
-        self._ended: list[Source] = []
 
-    def add(self, source: Source, piece: Piece, fault: np.typing.NDArray[np.uint8]) -> None:
-        """Rows to come, and what is wrong with each."""
-        self._tally.points += len(piece)
-        piece = usable(source, piece, fault, self._drop_bad, self._tally)
-        if self._rows + len(piece) > PIECE_ROWS:
-            self._flush()
-        if len(piece):
-            self._rows += len(piece)
-            user = self._numbered_users(piece)
-            trace = self._numbered_traces(source, piece, user)
-            by_trace = isinstance(self._mechanism.window, EachTrace)
-            self._unit.append(_Part(source, piece, user, trace if by_trace else user))
+    def add(self, source: Source, piece: Piece) -> None:
+        """Rows to come, without those that nobody can use."""
+        if self._rows + len(piece) > PIECE_ROWS and self._chosen is None:
+            self.flush()
+        if not len(piece):
+            return
+        part = self._ids.numbered(source, piece)
+        if self._chosen is not None:
+            part = part.take(np.flatnonzero(self._chosen[part.user]))
+        if len(part.user):
+            self._rows += len(part.user)
+            self._unit.append(part)
 
-    def _numbered_users(self, piece: Piece) -> Ints:
-        """The number of each row's user; those without any are all the same person's."""
-        ids = piece.user or Ids(np.zeros(len(piece), dtype=np.int64), [""])
-        return _mapped(ids.codes, lambda code: self._users.number(same_name(ids.names[code])))
+    def users_of(self, piece: Piece) -> Ints:
+        """The number of each row's user."""
+        return self._ids.users_of(piece)
 
-    def _numbered_traces(self, source: Source, piece: Piece, user: Ints) -> Ints:
-        """The number of each row's trace, which is that of its user and its id or file."""
-        ids = piece.trace or Ids(np.zeros(len(piece), dtype=np.int64), [0])
-        numbered = piece.trace is None or piece.layout.numbered
-        many = len(ids.names)
+    def in_parts(self, counts: Ints) -> list[Bools]:
+        """The users in the order of their names, in parts that fit into memory."""
+        keys = [name_key(name) for name in self._ids.users.values]
+        parts: list[Bools] = []
+        room = 0
+        for user in sorted(range(len(keys)), key=keys.__getitem__):
+            if not parts or counts[user] > room:
+                parts.append(np.zeros(len(keys), dtype=np.bool_))
+                room = PIECE_ROWS
+            parts[-1][user] = True
+            room -= int(counts[user])
+        return parts
 
-        def number(pair: int) -> int:
-            who, which = self._users.names[pair // many], ids.names[pair % many]
-            here = f"{source.name}\0" if numbered and isinstance(which, int) else ""
-            return self._traces.number(f"{who}\0{here}{same_name(which)}")
-
-        return _mapped(user * many + ids.codes, number)
-
-    def ended(self, source: Source) -> None:
-        """No more rows of this file will come."""
-        self._ended.append(source)
+    def begin_part(self, users: Bools) -> None:
+        """A pass over all files, in which the rows of some users are taken."""
+        self._chosen = users
+        self._ids.begin_again()
 
     def finish(self) -> None:
-        self._flush()
+        self.flush()
+        self._out.finish(
+            self._ids.user_ids.values, self._ids.trace_ids.values, self._ids.keys, self._draws
+        )
         tally = self._tally
-        tally.users, tally.traces = len(self._users), len(self._traces)
+        tally.users, tally.traces = len(self._ids.users), len(self._ids.traces)
         if not tally.points - sum(tally.bad.values()):
             raise PointError("there are no points that can be used; nothing was released")
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """What has come so far goes through the mechanism and out."""
         unit, self._unit, self._rows = self._unit, [], 0
         if unit:
-            self._sanitize(unit)
-        for source in self._ended:  # those that had nothing in the unit
-            self._out.source_ended(source)
-        self._ended = []
+            self._sanitize(_Unit(unit))
 
-    def _sanitize(self, unit: list[_Part]) -> None:
-        unit = self._in_order(unit)
-        user = np.concatenate([part.user for part in unit])
-        budget = np.concatenate([part.budget for part in unit])
-        at_us = np.concatenate([part.piece.at_us for part in unit])
-        points = np.column_stack(
-            [
-                np.concatenate([getattr(part.piece, name) for part in unit])
-                for name in ("lat", "lon")
-            ]
-        )
-        rows = np.arange(len(at_us))
+    def _sanitize(self, unit: _Unit) -> None:
+        order = self._ordered(unit)
+        fault = time_faults(unit.span, unit.at_us, order)
+        if self._chosen is None:
+            self._standing.check_traces(unit.span, unit.at_us, fault)
+        if fault.any():
+            self._leave_out(unit, fault)
+            order = order[fault[order] == Fault.NONE]
+        budget = unit.trace if self._by_trace else unit.user
+        if self._chosen is None:
+            # Thinning goes by user, whatever has a budget.
+            goes_on = unit.user if self._thinner is not None else budget
+            self._standing.check_budgets(goes_on[order], unit.at_us[order])
+        rows = order
         if self._thinner is not None:
-            rows = np.flatnonzero(self._thinner.keep(user, self._users.names, at_us))
-            self._tally.thinned += len(at_us) - len(rows)
+            # In this order, so that of the same time chance decides and not the input.
+            kept = self._thinner.keep(unit.user[order], self._ids.users.values, unit.at_us[order])
+            rows = order[kept]
+            self._tally.thinned += len(order) - len(rows)
         out = sanitize_rows(
             self._mechanism,
             budget[rows],
-            self._names(),
-            points[rows],
-            at_us[rows] / 1e6,
+            self._ids.traces.values if self._by_trace else self._ids.users.values,
+            unit.points[rows],
+            unit.at_us[rows] / 1e6,
             draws=self._draws,
             budgets=self._budgets,
+            place=np.arange(len(rows)),
         )
         self._tally.refused += int(np.count_nonzero(~out.released))
-        self._write(unit, rows[out.released], out, points)
+        self._write(unit, rows[out.released], out)
 
-    def _names(self) -> list[str]:
-        by_trace = isinstance(self._mechanism.window, EachTrace)
-        return self._traces.names if by_trace else self._users.names
+    def _ordered(self, unit: _Unit) -> Ints:
+        """The rows by user, trace and time; then by kept columns; then by chance."""
+        return public_order(
+            (_ranked(unit.trace, self._ids.keys), unit.at_us),
+            lambda rows: [column[rows].tolist() for column in unit.kept.values()],
+            lambda rows: self._draws.uniforms(len(rows)),
+        )
 
-    def _in_order(self, unit: list[_Part]) -> list[_Part]:
-        """Without the rows before the last report of their user in an earlier unit."""
-        if not len(self._budgets):
-            return unit
-        kept = []
-        for part in unit:
-            at_s = part.piece.at_us / 1e6
-            early = self._budgets.early(part.budget, self._names(), at_s)
-            if early.any():
-                fault = np.where(early, np.uint8(Fault.ORDER), np.uint8(Fault.NONE))
-                piece = usable(part.source, part.piece, fault, self._drop_bad, self._tally)
-                part = _Part(part.source, piece, part.user[~early], part.budget[~early])
-            kept.append(part)
-        return kept
+    def _leave_out(self, unit: _Unit, fault: NDArray[np.uint8]) -> None:
+        bad = int(np.flatnonzero(fault)[0])
+        if not self._drop_bad:
+            part, row = unit.found(bad)
+            raise bad_row(part.source, int(part.piece.line[row]), Fault(int(fault[bad])))
+        for code, count in enumerate(np.bincount(fault).tolist()):
+            if code and count:
+                self._tally.left_out(FAULTS[Fault(code)], count)
 
-    def _write(self, unit: list[_Part], rows: Ints, out: Sanitized, points: Floats) -> None:
-        """Released rows of the unit, each to where its file's go."""
+    def _write(self, unit: _Unit, rows: Ints, out: Sanitized) -> None:
+        """Hand on the released rows, which are in a public order, and count them."""
         value, cost, kind = out.value[out.released], out.cost[out.released], _kinds(out)
-        distance_m = self._mechanism.space.distance(points[rows], value)
-        first = 0
-        for i, (source, piece, _, _) in enumerate(unit):
-            span = slice(*np.searchsorted(rows, [first, first + len(piece)]))
-            chosen = piece.take(rows[span] - first)
-            first += len(piece)
-            released = Released(
-                at_us=chosen.at_us,
-                lat=value[span, 0],
-                lon=value[span, 1],
-                kind=kind[span],
-                cost=cost[span],
-                user=chosen.user,
-                trace=self._trace_ids(source, chosen),
-                kept=chosen.kept,
-            )
-            self._tally.count(released, distance_m[span])
-            self._out.write(source, piece.layout, released)
-            if source in self._ended and (i + 1 == len(unit) or unit[i + 1].source != source):
-                self._out.source_ended(source)  # now, so that few files are open at a time
-                self._ended.remove(source)
-
-    def _trace_ids(self, source: Source, piece: Piece) -> Ids | None:
-        """As given; those that are numbers in their file take that of the file in front."""
-        unique = source.number is None or self._out.apart or not piece.layout.numbered
-        if piece.trace is None or unique:
-            return piece.trace
-        names = [
-            f"{source.number}-{name}" if isinstance(name, int) else name
-            for name in piece.trace.names
-        ]
-        return Ids(piece.trace.codes, names)
+        distance_m = self._mechanism.space.distance(unit.points[rows], value)
+        targets = np.array(self._ids.targets, dtype=np.int64)[unit.span[rows]]
+        ranks = _ranked(targets, self._out.keys)
+        if self._order == "input":
+            order = np.lexsort((rows, ranks))
+        else:
+            order = np.argsort(ranks, kind="stable")
+        rows = rows[order]
+        released = Released(
+            at_us=unit.at_us[rows],
+            lat=value[order, 0],
+            lon=value[order, 1],
+            kind=kind[order],
+            cost=cost[order],
+            user=Ids(unit.user_id[rows], self._ids.user_ids.values),
+            trace=Ids(unit.trace_id[rows], self._ids.trace_ids.values),
+            kept={name: column[rows] for name, column in unit.kept.items()},
+        )
+        self._tally.count(released, distance_m)
+        given = self._order == "input"
+        first, second = (unit.file, unit.place) if given else (unit.trace, unit.at_us)
+        self._out.write(Chunk(targets[order], first[rows], second[rows], released), self._ids.keys)
 
 
-def _mapped(codes: Ints, number: Callable[[int], int]) -> Ints:
-    """Another number for each code; rows that belong together mostly lie together."""
-    begins = np.flatnonzero(np.diff(codes, prepend=codes[:1] - 1))
-    different, which = np.unique(codes[begins], return_inverse=True)
-    numbers = np.array([number(code) for code in different.tolist()], dtype=np.int64)
-    return np.repeat(numbers[which], np.diff(begins, append=len(codes)))
+class _Unit:
+    """The rows of some parts as columns, in the order of the input. Holds secrets."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+        for name in ("place", "file", "user", "trace", "span", "user_id", "trace_id"):
+            setattr(self, name, _joined([getattr(part, name) for part in parts]))
+        pieces = [part.piece for part in parts]
+        self.at_us: Ints = _joined([piece.at_us for piece in pieces])
+        self.points: Floats = np.column_stack(
+            [_joined([getattr(piece, name) for piece in pieces]) for name in ("lat", "lon")]
+        )
+        names = dict.fromkeys(name for piece in pieces for name in piece.kept)
+        self.kept: dict[str, NDArray[Any]] = {
+            name: _joined([_column(piece, name) for piece in pieces]) for name in names
+        }
+
+    place: Ints
+    file: Ints
+    user: Ints
+    trace: Ints
+    span: Ints
+    user_id: Ints
+    trace_id: Ints
+
+    def found(self, row: int) -> tuple[Part, int]:
+        """The part that a row is of, and its number there."""
+        for part in self._parts:
+            if row < len(part.user):
+                return part, row
+            row -= len(part.user)
+        raise IndexError(row)
 
 
-def _kinds(out: Sanitized) -> np.typing.NDArray[np.uint8]:
+class _Standing:
+    """How far time has gone in earlier units; public. Raises if it would have to go back."""
+
+    def __init__(self) -> None:
+        self._traces = np.empty(0, dtype=np.int64)
+        self._budgets = np.empty(0, dtype=np.int64)
+        self._jumped = np.empty(0, dtype=np.bool_)
+
+    def check_traces(self, span: Ints, at_us: Ints, fault: NDArray[np.uint8]) -> None:
+        """No trace goes on before, at, or years after where it stood, nor after a jump."""
+        count = int(span.max()) + 1
+        self._traces = _grown(self._traces, count, _NEVER)
+        self._jumped = _grown(self._jumped, count, False)
+        known = self._traces[span] != _NEVER
+        if known.any():
+            last = self._traces[span[known]]
+            if ((at_us[known] <= last) | (at_us[known] - last > YEAR_US)).any():
+                raise NotInOrder
+            if self._jumped[span].any():
+                raise NotInOrder
+        np.maximum.at(self._traces, span, at_us)
+        self._jumped[span[fault == Fault.JUMP]] = True
+
+    def check_budgets(self, budget: Ints, at_us: Ints) -> None:
+        """Each budget is spent in the order of time."""
+        if not len(budget):
+            return
+        self._budgets = _grown(self._budgets, int(budget.max()) + 1, _NEVER)
+        if (at_us <= self._budgets[budget]).any():
+            raise NotInOrder
+        np.maximum.at(self._budgets, budget, at_us)
+
+
+def _grown(column: NDArray[Any], count: int, fill: Any) -> NDArray[Any]:
+    more = max(count - len(column), 0)
+    return np.append(column, np.full(more, fill, dtype=column.dtype))
+
+
+def _joined(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
+
+
+def _column(piece: Piece, name: str) -> NDArray[Any]:
+    return piece.kept[name] if name in piece.kept else np.full(len(piece), None, dtype=object)
+
+
+def _ranked(numbers: Ints, keys: Sequence[Key]) -> Ints:
+    """The place of each number's key among those that are there."""
+    used = np.flatnonzero(np.bincount(numbers)) if len(numbers) else numbers
+    own = [keys[number] for number in used.tolist()]
+    place = {key: i for i, key in enumerate(sorted(set(own)))}
+    ranks = np.zeros(int(used[-1]) + 1 if len(used) else 0, dtype=np.int64)
+    ranks[used] = [place[key] for key in own]
+    return np.asarray(ranks[numbers])
+
+
+def _kinds(out: Sanitized) -> NDArray[np.uint8]:
     released: Bools = out.released
     tested = np.isfinite(out.threshold[released])
     guessed = np.where(tested, np.uint8(_EASY), np.uint8(_UNTESTED))

@@ -1,0 +1,77 @@
+"""Names of users and traces: which spellings mean the same one, and how names are ordered."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from decimal import Decimal
+
+import numpy as np
+
+NameKey = tuple[bool, int, str]
+_EXACT = 2.0**53  # up to here a float is one whole number and no other
+# A decimal number, after compatibility forms such as full-width digits have become plain ones.
+_NUMBER = re.compile(r"([+-]?)(0*)(0|[1-9][0-9]*)(\.[0-9]*)?(e[+-]?[0-9]+)?", re.IGNORECASE)
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+# Categories of characters that nobody sees: controls, and formats such as zero-width spaces.
+_UNSEEN = ("Cc", "Cf")
+# What Unicode's property Default_Ignorable_Code_Point adds to those.
+_IGNORED = frozenset(
+    map(chr, [0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0, 0x2065])
+) | frozenset(map(chr, [*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0000, 0xE1000)]))
+
+
+def same_name(identity: object) -> str:
+    """A name for whom a budget is, the same for spellings that mean the same user or trace.
+
+    Two names for one user would be two budgets. One name are: 1, 1.0, "1", " 1", "1.0", "+1", "1e0"
+    and full-width digits; texts that differ in invisible characters, in the amount of white space
+    or in the ways in which Unicode writes a letter (NFKC). Two names are: capital and small
+    letters, numbers with and without leading zeros ("7", "007"), and letters that look alike. When
+    in doubt it is one: who shares a budget is protected, who has two is not.
+    """
+    text = repr(float(identity)) if isinstance(identity, (float, np.floating)) else str(identity)
+    if not (text.isascii() and text.isalpha()):
+        text = _seen(text)
+        number = _NUMBER.fullmatch(text)
+        if number is not None:
+            text = _decimal(number)
+    return text
+
+
+def _seen(text: str) -> str:
+    """Without what cannot be seen, and with one way to write each letter."""
+    if not (text.isascii() and text.isprintable()):
+        text = unicodedata.normalize("NFKC", text)
+        text = "".join(" " if c.isspace() else c for c in text if c.isspace() or _is_seen(c))
+        text = unicodedata.normalize("NFKC", text)  # what was apart may now be one letter
+    return " ".join(text.split())
+
+
+def _is_seen(character: str) -> bool:
+    return unicodedata.category(character) not in _UNSEEN and character not in _IGNORED
+
+
+def _decimal(number: re.Match[str]) -> str:
+    """The shortest spelling of a number. Leading zeros stay: ids with them are other ids."""
+    sign, zeros, whole, fraction, exponent = number.groups()
+    if fraction or exponent:
+        text = whole + (fraction or "") + (exponent or "")
+        value = float(text)
+        if not value < np.inf:
+            return number.group()
+        if not value.is_integer():
+            whole = repr(value)
+        elif value < _EXACT or int((exponent or "e0")[1:]) > 0:  # the latter as floats are written
+            whole = str(int(value))
+        else:
+            whole = str(int(Decimal(text)))
+    minus = "-" if sign == "-" and (zeros or whole != "0") else ""
+    return minus + zeros + whole
+
+
+def name_key(name: str) -> NameKey:
+    """What names are ordered by: whole numbers by their size, then texts by their characters."""
+    if _WHOLE.fullmatch(name):
+        return (False, int(name), "")
+    return (True, 0, name)
