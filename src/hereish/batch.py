@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hereish.arrays import Bools, Floats, Ints
-from hereish.errors import ParameterError
+from hereish.errors import ParameterError, PartError
 from hereish.mechanism import PredictiveMechanism
-from hereish.randomness import SECURE, Draws, KeyedDraws, SeededDraws, Words
+from hereish.randomness import SECURE, Draws, KeyedDraws, SecureDraws, SeededDraws, Words
 from hereish.run import Run
 from hereish.session import NOT_PRIVATE
 from hereish.step import Prepared, decide, prepare
@@ -130,7 +130,7 @@ def _block(
     columns = {name: getattr(out, name) for name in _WRITTEN}
     run = m.run(len(traces)) if out.run is None else out.run.take(traces).frozen()
     # With one budget for ever, a lane that stopped never releases again and can be left.
-    final = m.on_exhausted == "stop" and isinstance(m.window, NoReset)
+    final = m.on_exhausted == "stop" and type(m.window) is NoReset
     done = 0
     while len(traces):
         steps = int(min(lengths[0] - done, max(1, POINTS // len(traces))))
@@ -287,7 +287,16 @@ class _Source:
         if isinstance(self.draws, KeyedDraws):
             return self.draws.for_reports(m, self.begun[traces], prepared, x)
         drawn = scratch.get("drawn", (m.uniforms, len(traces)), np.float64)
-        self.draws.uniforms(drawn.size, out=drawn.reshape(-1))
+        if type(self.draws) in (SecureDraws, SeededDraws):
+            self.draws.uniforms(drawn.size, out=drawn.reshape(-1))
+        else:  # others might leave what was there before as it is
+            given = np.asarray(self.draws.uniforms(drawn.size))
+            if given.shape != (drawn.size,) or given.dtype != np.float64:
+                raise PartError(
+                    f"draws must give {drawn.size} uniforms, found {given.shape} {given.dtype}; "
+                    "nothing was released"
+                )
+            drawn.reshape(-1)[:] = given
         return drawn.T
 
 
@@ -304,8 +313,10 @@ def _source(
         raise ParameterError("give at most one of seed, draws and uniforms")
     if isinstance(draws, KeyedDraws) != (users is not None):
         raise ParameterError("users are needed with KeyedDraws, and only with them")
-    if users is not None and len(users) != traces:
-        raise ParameterError(f"users must name each of the {traces} traces, found {len(users)}")
+    if draws is not None and not hasattr(draws, "private"):
+        raise ParameterError(f"draws must be such as hereish.KeyedDraws, found {type(draws)}")
+    if users is not None and (not hasattr(users, "__len__") or len(users) != traces):
+        raise ParameterError(f"users must be a list that names each of the {traces} traces")
     begun = np.empty((0, 2), dtype=np.uint64)
     if isinstance(draws, KeyedDraws) and users is not None:
         begun = draws.begin(m, users)

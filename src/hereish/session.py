@@ -55,13 +55,21 @@ class Session:
         draws: Draws | KeyedDraws | None = None,
         user: str | None = None,
     ) -> None:
+        if not isinstance(mechanism, PredictiveMechanism):
+            raise ParameterError(f"a mechanism is needed, found {type(mechanism).__name__}")
+        if draws is not None and not hasattr(draws, "private"):
+            raise ParameterError(f"draws must be such as hereish.KeyedDraws, found {type(draws)}")
         if seed is not None and draws is not None:
             raise ParameterError("give a seed or draws, not both")
         if isinstance(draws, KeyedDraws) != (user is not None):
             raise ParameterError("a user is needed with KeyedDraws, and only with them")
         self.mechanism = mechanism
         self._draws = SeededDraws(seed) if seed is not None else draws or SECURE
-        self._begun = draws.begin(mechanism, [str(user)]) if isinstance(draws, KeyedDraws) else _NO
+        self._begun = (
+            draws.begin(mechanism, ["" if user is None else user])
+            if isinstance(draws, KeyedDraws)
+            else _NO
+        )
         self._run = mechanism.run(1)
         self._lock = threading.RLock()
         self._busy = False
@@ -171,9 +179,10 @@ class Session:
         A seeded session goes on where its numbers were; a secure one never repeats any.
         """
         session = cls(mechanism, seed=seed, draws=draws, user=user)
-        if not isinstance(state, dict) or state.get("version") != _STATE_VERSION:
+        version = state.get("version") if isinstance(state, dict) else None
+        if type(version) is not int or version != _STATE_VERSION:
             raise StateError(f"a state of version {_STATE_VERSION} from Session.to_state is needed")
-        if state.get("mechanism") != mechanism.fingerprint:
+        if str(state.get("mechanism")) != mechanism.fingerprint:
             raise StateError(
                 f"the state was made by another mechanism: {state.get('mechanism')!r}; "
                 f"this one is {mechanism.fingerprint!r}"
@@ -213,7 +222,10 @@ def _restored(m: PredictiveMechanism, empty: Run, fields: Any) -> Run:
     saved = [name for name in Run._fields if name != "mechanism"]
     if not isinstance(fields, dict) or set(fields) != set(saved):
         raise StateError(f"a saved run must have the fields {', '.join(saved)}")
-    restored = {name: _array(name, fields[name], getattr(empty, name)) for name in saved}
+    try:
+        restored = {name: _array(name, fields[name], getattr(empty, name)) for name in saved}
+    except RecursionError:
+        raise StateError("the saved run has lists far too deep within each other") from None
     run = Run(mechanism=empty.mechanism, **restored).frozen()
     wrong = run_fault(m, run)
     if wrong is not None:

@@ -111,6 +111,11 @@ def share(name: str, value: float) -> float:
     return float(value)
 
 
+def _within(name: str, value: float, low: float, high: float) -> None:
+    if not low <= positive(name, value) <= high:
+        raise ParameterError(f"{name} must lie between {low:g} and {high:g}, found {value!r}")
+
+
 def _are_rows(a: Floats, b: Floats) -> bool:
     return getattr(a, "ndim", 0) == 2 and getattr(b, "ndim", 0) == 2
 
@@ -126,7 +131,9 @@ def _any_points(space: Space, a: ArrayLike, b: ArrayLike) -> Floats:
 
 def _round_to(step: float, values: Floats) -> Floats:
     # + 0.0 turns -0.0 into 0.0: its sign would tell on which side of zero the secret lies.
-    return np.asarray(np.rint(values / step) * step + 0.0)
+    # Whatever lies beyond the range of the coordinates is released as its end.
+    steps = np.clip(np.rint(values / step), -_MOST_GRID_STEPS, _MOST_GRID_STEPS)
+    return np.asarray(steps * step + 0.0)
 
 
 @dataclass(frozen=True)
@@ -142,7 +149,7 @@ class Line:
     unit = "units"
 
     def __post_init__(self) -> None:
-        positive("grid", self.grid)
+        _within("grid", self.grid, 1e-250, 1e250)
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -184,7 +191,7 @@ class Plane:
     unit = "m"
 
     def __post_init__(self) -> None:
-        positive("grid_m", self.grid_m)
+        _within("grid_m", self.grid_m, 1e-100, 1e100)  # squares of distances are finite
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hereish.arrays import Bools, Floats, Ints, PerLane, all_finite
-from hereish.budget import Plan
-from hereish.errors import PartError
-from hereish.prediction import Parrot
+from hereish.budget import AlwaysNoise, FixedRate, FixedUtility, Plan
+from hereish.errors import HereishError, PartError
+from hereish.prediction import Lifted, Parrot
 from hereish.run import Run
+from hereish.skip import SkipBySpeed
 from hereish.spaces import fault
+from hereish.windows import Day, Every, NoReset
 
 if TYPE_CHECKING:
     from hereish.mechanism import PredictiveMechanism
@@ -53,9 +55,37 @@ class Prepared(NamedTuple):
     all_tested: bool  # no lane has a threshold of ±inf
 
 
+# They are known not to write to what they are shown, so that they need no copies.
+_OURS = {Parrot, Lifted, FixedUtility, FixedRate, AlwaysNoise, SkipBySpeed, NoReset, Every, Day}
+
+
+def _asked(name: str, part: Any, ask: Any, *public: Any) -> Any:
+    """What a part says. One of a user's own gets read-only copies that nobody else holds."""
+    if type(part) in _OURS:
+        return ask(*public)
+    try:
+        return ask(*map(_copied, public))
+    except HereishError:
+        raise
+    except Exception as broken:
+        raise PartError(
+            f"the {name} failed with {type(broken).__name__}; nothing was released"
+        ) from broken
+
+
+def _copied(public: Any) -> Any:
+    if isinstance(public, np.ndarray):
+        copied = public.copy("K")
+        copied.setflags(write=False)
+        return copied
+    if isinstance(public, tuple):
+        return type(public)(*map(_copied, public))
+    return public
+
+
 def in_window(m: PredictiveMechanism, run: Run, at_s: Floats) -> Run:
     """The run as it stands at this time: with a fresh budget where a new window has begun."""
-    window = m.window.index(at_s)
+    window = _asked("window", m.window, m.window.index, at_s)
     if window is None:
         return run
     window = np.asarray(window)
@@ -70,21 +100,19 @@ def in_window(m: PredictiveMechanism, run: Run, at_s: Floats) -> Run:
 def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
     """Guess, plan, skip and bound, from the public run and the public time alone.
 
-    Parts see the run and the time read-only. What the bound stands on is copied before they run,
-    so that even a part that writes all the same cannot hand out budget.
+    Parts of a user's own get copies of the run, the time and the plan: whatever they write, the
+    step goes on with what it has.
     """
-    at_s = at_s.view()
-    at_s.setflags(write=False)
+    at_s = at_s.view()  # the run will have it, and make it read-only
     run = in_window(m, run, at_s)
-    spent, ended, window = run.spent.copy(), run.ended.copy(), run.window.copy()
     guess = _guess(m, run, at_s)  # [S1]
-    plan = m.budget(run, at_s)  # [S2]
+    plan = _asked("budget manager", m.budget, m.budget, run, at_s)  # [S2]
     if not isinstance(plan, Plan):
         raise PartError(f"the budget manager must return a Plan, found {type(plan).__name__}")
     eps_test, eps_noise, threshold = _checked_plan(plan, len(at_s))
     if m.skip is not None:
-        shown = Plan(eps_test, eps_noise, threshold, plan.skip_limit)
-        skips = _skips(m.skip(run, at_s, shown), at_s)
+        planned = Plan(eps_test, eps_noise, threshold, plan.skip_limit)
+        skips = _skips(_asked("skip rule", m.skip, m.skip, run, at_s, planned), at_s)
         threshold = np.where(skips, np.inf, threshold)
     known = guess[:, 0] == guess[:, 0]
     if np.count_nonzero(known) < len(known):
@@ -99,8 +127,7 @@ def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
         eps_noise = np.where(np.equal(threshold, np.inf), 0.0, eps_noise)
     if m.smallest_eps:
         check_grid(m, eps_noise)  # [S9]
-    fits = m.bound.fits(spent, eps_test + eps_noise) & ~ended  # [S4]
-    run = run._replace(spent=spent, ended=ended, window=window)
+    fits = m.bound.fits(run.spent, eps_test + eps_noise) & ~run.ended  # [S4]
     return Prepared(run, at_s, guess, eps_test, eps_noise, threshold, known, fits, all_tested)
 
 
@@ -223,7 +250,11 @@ def _pushed(history: Any, newest: Any, kept: Ints | None) -> Any:
 def _guess(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
     if type(m.prediction) is Parrot:
         return run.value  # released before, so on the grid, and nobody else's
-    guess = np.asarray(m.prediction(run, at_s), dtype=np.float64)
+    answer = _asked("prediction", m.prediction, m.prediction, run, at_s)
+    try:
+        guess = np.asarray(answer, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise PartError("the prediction must return numbers; nothing was released") from None
     if guess.shape != run.value.shape:
         raise PartError(
             f"the prediction must return an array of shape {run.value.shape} "
@@ -263,7 +294,10 @@ def _checked_plan(plan: Plan, lanes: int) -> tuple[PerLane, PerLane, PerLane]:
 def _owned(number: PerLane, lanes: int) -> PerLane:
     if type(number) is float:
         return number
-    owned = np.array(number, dtype=np.float64)
+    try:
+        owned = np.array(number, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise PartError("the budget manager must plan numbers; nothing was released") from None
     if owned.ndim == 0:
         return float(owned)
     if owned.shape != (lanes,):

@@ -28,14 +28,15 @@ _CACHED = 1 << 14  # points that are checked at a time, so that they stay in cac
 
 def checked_point(m: PredictiveMechanism, x: Any) -> Floats:
     """The secret as one row, or an error that does not contain it."""
-    if np.ma.is_masked(x):
-        raise PointError("the point is masked; nothing was spent")
     try:
+        masked = np.ma.is_masked(x)
         point = np.array(x, dtype=np.float64).reshape(1, -1)
     except Exception:  # noqa: BLE001  # whatever it was, its words may hold the point
         point = None
     if point is None:  # not raised above, where the error would carry one that holds the point
         raise PointError(f"a point must be {m.dim} number(s); nothing was spent")
+    if masked:
+        raise PointError("the point is masked; nothing was spent")
     if point.shape[1] != m.dim:
         raise PointError(
             f"a point must be {m.dim} number(s), found {point.shape[1]}; nothing was spent"
@@ -51,15 +52,16 @@ def checked_time(at: datetime) -> Floats:
     """A public time as Unix seconds."""
     if not isinstance(at, datetime):
         raise PointError(f"at must be a datetime, found {type(at).__name__}; nothing was spent")
-    if at.tzinfo is None or at.utcoffset() is None:
+    try:
+        naive = at.tzinfo is None or at.utcoffset() is None
+        seconds = float(at.timestamp())
+    except Exception:  # noqa: BLE001  # years that no clock has; and things that pass for datetimes
+        naive, seconds = False, math.nan
+    if naive:
         raise PointError(
             "at must say its time zone (datetime(…, tzinfo=UTC)), found a naive datetime; "
             "nothing was spent"
         )
-    try:
-        seconds = float(at.timestamp())
-    except Exception:  # noqa: BLE001  # years that no clock has; and things that pass for datetimes
-        seconds = math.nan
     if not abs(seconds) <= LATEST_S:  # NaN is not
         raise PointError("at must be a time of a clock, found none; nothing was spent")
     return np.array([seconds])
@@ -69,17 +71,20 @@ def checked_traces(
     m: PredictiveMechanism, points: ArrayLike, at_s: ArrayLike, offsets: ArrayLike
 ) -> tuple[Floats, Floats, Ints]:
     """The input as arrays, or an error that names the row and not what is in it."""
-    for given in (points, at_s):
-        if np.ma.is_masked(given):
-            row = np.flatnonzero(np.ma.getmaskarray(given).reshape(len(given), -1).any(axis=1))[0]  # type: ignore[arg-type]  # masked, so an array
-            raise PointError(f"row {row}: part of it is masked; nothing was released")
+    masked = None
     try:
+        for given in (points, at_s):
+            if masked is None and np.ma.is_masked(given):
+                hidden = np.atleast_1d(np.ma.getmaskarray(given))  # type: ignore[arg-type]  # any array
+                masked = int(np.flatnonzero(hidden.reshape(len(hidden), -1).any(axis=1))[0])
         x = np.ascontiguousarray(points, dtype=np.float64)
         times = np.ascontiguousarray(at_s, dtype=np.float64)
     except Exception:  # noqa: BLE001  # whatever it was, its words may hold a point
         x = None
     if x is None:  # not raised above, where the error would carry one that holds a point
         raise PointError("points and at_s must be arrays of numbers")
+    if masked is not None:
+        raise PointError(f"row {masked}: part of it is masked; nothing was released")
     if x.ndim == 1 and m.dim == 1:
         x = x[:, None]
     if x.ndim != 2 or x.shape[1] != m.dim:
@@ -151,12 +156,14 @@ def run_fault(m: PredictiveMechanism, run: Run) -> str | None:
 
 
 def _form(m: PredictiveMechanism, run: Run) -> str | None:
-    lanes = np.shape(run.spent)[:1]
+    if not isinstance(run, Run) or type(run.spent) is not np.ndarray:
+        return "it must be a hereish.Run of arrays"
+    lanes = run.spent.shape[:1]
     shapes = {"values": (*lanes, m.memory, m.dim), "times_s": (*lanes, m.memory)}
     shapes["hards"] = shapes["times_s"]
     for name, value in zip(Run._fields, run, strict=True):
         kind, shape = _KINDS.get(name, _FLOAT), shapes.get(name, lanes)
-        if not isinstance(value, np.ndarray) or value.dtype != kind:
+        if type(value) is not np.ndarray or value.dtype != kind:  # masks are not looked at
             return f"{name} must be an array of {kind}"
         if value.shape != shape or not lanes:
             return f"{name} must have shape {shape}, found {value.shape}"
@@ -172,7 +179,7 @@ _KINDS: dict[str, np.dtype[Any]] = {
 
 def _history(m: PredictiveMechanism, run: Run) -> str | None:
     times, missing = run.times_s, run.times_s != run.times_s
-    if _some((run.values != run.values) != missing[..., None]) or _some(np.isinf(times)):
+    if _some((run.values != run.values) != missing[..., None]) or _some(np.abs(times) > LATEST_S):
         return "every release must have a place and a time"
     if _some(missing & run.hards):
         return "what is not there cannot be hard"

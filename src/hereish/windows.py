@@ -67,7 +67,10 @@ class Every:
     def covers(self, index: int | None = None) -> str:
         if index is None:
             return f"the reports of each window of {self.duration}"
-        start = datetime(1970, 1, 1, tzinfo=UTC) + index * self.duration
+        try:
+            start = datetime(1970, 1, 1, tzinfo=UTC) + index * self.duration
+        except OverflowError:  # beyond the years that can be told
+            return f"the reports of window {index} of {self.duration}"
         return f"the reports of the {self.duration} from {start.isoformat()}"
 
 
@@ -92,7 +95,11 @@ class Day:
     def covers(self, index: int | None = None) -> str:
         if index is None:
             return f"the reports of each day ({self.time_zone})"
-        return f"the reports of {date.fromordinal(index)} ({self.time_zone})"
+        try:
+            day = str(date.fromordinal(index))
+        except (OverflowError, ValueError):  # beyond the years that can be told
+            day = f"day {index}"
+        return f"the reports of {day} ({self.time_zone})"
 
 
 # Per time zone: the first day of a table and when its days begin. Replaced whole, never changed.

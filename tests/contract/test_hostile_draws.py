@@ -355,3 +355,20 @@ def test_the_noise_on_the_globe_is_always_found(
 def test_a_solver_that_does_not_converge_raises() -> None:
     with pytest.raises(ArithmeticError), np.errstate(all="ignore"):
         sphere_angle(1.0, np.array([math.nan]), np.array([0.5]))
+
+
+def test_draws_that_do_not_fill_what_they_are_given_are_not_taken_for_noise() -> None:
+    """What lay in memory was released as noise, the same for a whole trace."""
+
+    class Unfilled:
+        private = True
+
+        def uniforms(self, count: int, out: Floats | None = None) -> Floats:
+            return hereish.SecureDraws().uniforms(count)
+
+    m = hereish.independent(PRIVACY, reports=30, space=Plane())
+    points = np.cumsum(np.random.default_rng(1).normal(0.0, 50.0, (30, 2)), axis=0)
+    for _ in range(20):
+        sanitize(m, points, np.arange(30.0), [0, 30])
+        out = sanitize(m, points, np.arange(30.0), [0, 30], draws=Unfilled())
+        assert (np.ptp(out.value - points, axis=0) > 100.0).all()

@@ -63,21 +63,30 @@ FIELDS = [name for name in Run._fields if name != "mechanism"]
     st.sampled_from(FIELDS),
     st.sampled_from(["prediction", "budget", "skip", "window"]),
     st.sampled_from(["in place", "made writeable", "through its base"]),
+    st.booleans(),
 )
-def test_no_part_can_hand_out_budget_by_writing_into_the_run(
-    name: str, part: str, how: str
+def test_no_part_can_hand_out_budget_by_writing_to_what_it_is_shown(
+    name: str, part: str, how: str, fails: bool
 ) -> None:
-    def tamper(run: Run) -> None:
-        target = getattr(run, name)
+    def write(target: Any, number: float) -> None:
+        if not isinstance(target, np.ndarray):
+            return
         try:
             if how == "made writeable":
                 target.flags.writeable = True
             while how == "through its base" and target.base is not None:
                 target = target.base
                 target.flags.writeable = True
-            target[...] = np.zeros(1, dtype=target.dtype)
+            target[...] = np.full(1, number).astype(target.dtype)
         except ValueError:
             pass
+
+    def tamper(run: Run) -> None:
+        if int(run.reports[0]) % 3 == 2:
+            for field in (getattr(run, name), *(run if name == "spent" else ())):
+                write(field, 0.0)
+            if fails:
+                raise RuntimeError
 
     seen: list[Run] = []
 
@@ -85,27 +94,42 @@ def test_no_part_can_hand_out_budget_by_writing_into_the_run(
         seen.append(run)
         if part == "budget":
             tamper(run)
-        return Plan(TOTAL / 100, TOTAL / 10, 1.0)
+            write(at_s, 1e9)
+        return Plan(np.full(len(at_s), TOTAL / 100), np.full(len(at_s), TOTAL / 10), 1.0)
 
     def prediction(run: Run, at_s: Floats, /) -> Floats:
         seen.append(run)
         if part == "prediction":
             tamper(run)
+            write(at_s, 1e9)
         return np.asarray(run.value)
 
     def skip(run: Run, at_s: Floats, plan: Plan, /) -> Bools:
         seen.append(run)
         if part == "skip":
             tamper(run)
+            write(at_s, 1e9)
+            write(plan.eps_test, -TOTAL)
+            write(plan.threshold, 1e300)
         return np.zeros(len(at_s), dtype=np.bool_)
 
     class Window(NoReset):
         def index(self, at_s: Floats) -> Any:
+            now_s = at_s.copy()
             if part == "window" and seen:
                 tamper(seen[-1])
+                write(at_s, 1e9)
+            return (now_s // 1e8).astype(np.int64)
 
     m = PredictiveMechanism(PRIVACY, budget, Line(), prediction, skip=skip, window=Window())
     assert spends(m) <= Fraction(TOTAL)
+    at_s = START.timestamp() + np.arange(60.0)
+    try:
+        out = sanitize(m, np.zeros(60), at_s, [0, 60], seed=1)
+    except PartError:
+        return
+    assert sum(map(Fraction, out.cost.tolist())) <= Fraction(TOTAL)
+    assert Fraction(float(out.spent[0])) == sum(map(Fraction, out.cost.tolist()))
 
 
 def test_a_manager_that_counts_down_in_the_run_does_not_spend_391_budgets() -> None:
@@ -131,6 +155,7 @@ def test_callers_cannot_write_into_the_run_of_a_session() -> None:
 def test_parts_get_the_time_and_the_plan_read_only() -> None:
     def skip(run: Run, at_s: Floats, plan: Plan, /) -> Bools:
         for shown in (at_s, plan.eps_noise, plan.eps_test, plan.threshold, *run):
+            assert shown.base is None  # type: ignore[union-attr]  # arrays, as planned
             assert not shown.flags.writeable  # type: ignore[union-attr]  # arrays, as planned
         return np.zeros(len(at_s), dtype=np.bool_)
 
@@ -313,3 +338,50 @@ def test_a_sphere_takes_noise_of_any_size() -> None:
 def test_a_fixed_rate_is_refused_at_once_if_any_run_could_make_it_too_fine() -> None:
     with pytest.raises(PartError, match="too large for the grid"):
         hereish.fixed_rate(Privacy(2.0**-22, 1.0), 300, space=Plane())
+
+
+@pytest.mark.parametrize("build", [Plane, Line])
+@pytest.mark.parametrize("grid", [1e297, 1e-297, 0.0, -1.0, math.inf, math.nan])
+def test_a_grid_whose_numbers_leave_the_range_of_doubles_is_refused(
+    build: Any, grid: float
+) -> None:
+    with pytest.raises(hereish.ParameterError, match="grid"):
+        build(grid)
+
+
+@pytest.mark.parametrize("space", [Plane(), Line()], ids=repr)
+def test_what_lies_beyond_the_range_is_released_as_its_end_and_the_session_goes_on(
+    space: Any,
+) -> None:
+    m = PredictiveMechanism(PRIVACY, AlwaysNoise(2.0**-29), space)
+    edge = (space.coordinates[0].high,) * m.dim
+    for seed in range(8):
+        session = m.session(seed=seed)
+        value = np.atleast_1d(session.report(edge, START).value)
+        assert (value <= edge).all()
+        hereish.Session.from_state(m, session.to_state())
+    with pytest.raises(hereish.PointError):
+        m.session().report((math.inf,) * m.dim, START)
+
+
+def test_a_window_that_no_calendar_has_is_told_by_its_number() -> None:
+    m = PredictiveMechanism(PRIVACY, AlwaysNoise(0.001), window=hereish.Every(timedelta(10**6)))
+    report = m.session().report((60.0, 25.0), datetime(1960, 1, 1, tzinfo=UTC))
+    assert "window -1" in report.covers
+    assert "day 4000000" in hereish.Day("UTC").covers(4_000_000)
+
+
+def test_a_part_that_fails_in_use_is_a_part_error_and_nothing_is_spent() -> None:
+    def prediction(run: Run, at_s: Floats, /) -> Floats:
+        if run.reports[0] > 1:
+            raise KeyError
+        return np.asarray(run.value)
+
+    m = PredictiveMechanism(PRIVACY, AlwaysNoise(0.001), Line(), prediction)
+    session = m.session(seed=1)
+    session.report(0.0, START)
+    session.report(0.0, START)
+    before = session.spent
+    with pytest.raises(PartError, match="prediction failed with KeyError"):
+        session.report(0.0, START)
+    assert session.spent == before
