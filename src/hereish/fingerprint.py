@@ -90,7 +90,7 @@ def _called(part: Any, depth: int) -> str | None:
     if isinstance(part, np.ufunc):
         return _ufunc(part)
     if isinstance(part, types.BuiltinFunctionType):
-        owner = part.__self__
+        owner: Any = part.__self__
         free = owner is None or isinstance(owner, types.ModuleType)
         return f"{part.__module__ if free else _shown(owner, depth + 1)}.{part.__name__}"
     return None

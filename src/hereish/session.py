@@ -65,11 +65,9 @@ class Session:
             raise ParameterError("a user is needed with KeyedDraws, and only with them")
         self.mechanism = mechanism
         self._draws = SeededDraws(seed) if seed is not None else draws or SECURE
-        self._begun = (
-            draws.begin(mechanism, ["" if user is None else user])
-            if isinstance(draws, KeyedDraws)
-            else _NO
-        )
+        self._begun = _NO
+        if isinstance(draws, KeyedDraws) and user is not None:
+            self._begun = draws.begin(mechanism, [user])
         self._run = mechanism.run(1)
         self._lock = threading.RLock()
         self._busy = False

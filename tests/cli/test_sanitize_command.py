@@ -43,7 +43,7 @@ def test_the_summary_says_what_was_done_and_promised(hereish: Terminal, city: Pa
     for words in ("3 traces of 3 users, from 1 file", "hard", "easy", "untested", "refused"):
         assert words in done.out
     assert "nine out of ten within" in done.out
-    assert "Guaranteed to each user. For the reports of each day (UTC): whatever" in done.out
+    assert "For each user, the reports of each day (UTC): whatever" in done.out
     raw = city.with_name("out.csv").read_text()
     assert "nine out of ten" not in raw  # it depends on the truth
 
@@ -58,7 +58,7 @@ def test_the_summary_for_programs_counts_every_point(hereish: Terminal, city: Pa
     assert numbers["points"] == len(kinds) + numbers["refused"]
     assert numbers["points"] == len(table(city.read_text()))
     assert numbers["displacement_mean_m"] < numbers["displacement_p90_m"]
-    assert numbers["guarantee"].startswith("For the reports of each day (UTC)")
+    assert numbers["guarantee"].startswith("For each user, the reports of each day (UTC)")
 
 
 def test_standard_input_and_output_carry_csv_and_nothing_else(

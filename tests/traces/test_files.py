@@ -389,7 +389,7 @@ def test_beside_a_csv_stands_what_was_promised(tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     sanitize_files([table(tmp_path / "in.csv", rows("ann", 3))], out, M)
     about = json.loads((tmp_path / "out.csv-metadata.json").read_text())
-    assert about["dc:description"] == M.guarantee
+    assert about["dc:description"] == M.guarantee_for_each("user")
     assert about["url"] == "out.csv"
 
 

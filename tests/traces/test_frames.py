@@ -125,7 +125,7 @@ def test_the_order_of_the_input_is_a_choice_that_the_output_tells() -> None:
     order = {when: i for i, when in enumerate(frame["when"])}
     positions = [order[when] for when in out["when"]]
     assert positions == sorted(positions)
-    assert out.attrs["hereish"].startswith(M.guarantee)
+    assert out.attrs["hereish"].startswith(M.guarantee_for_each("user"))
     assert "in the order of the input, which this does not cover" in out.attrs["hereish"]
     with pytest.raises(hereish.ParameterError, match="public, input, found 'random'"):
         sanitize_frame(frame, M, **BY, order="random")  # type: ignore[arg-type]
@@ -135,7 +135,7 @@ def test_the_index_stays_behind_and_the_guarantee_comes_along() -> None:
     frame = shuffled().set_index("note", append=True)
     out = sanitize_frame(frame, M, **BY)
     assert isinstance(out.index, pd.RangeIndex)
-    assert out.attrs["hereish"] == M.guarantee
+    assert out.attrs["hereish"] == M.guarantee_for_each("user")
     table = sanitize_frame(pa.Table.from_pandas(shuffled()), M, **BY, seed=1)
     assert b"NOT PRIVATE" in table.schema.metadata[b"hereish"]
     assert b"pandas" not in table.schema.metadata, "what the input said of itself is left behind"

@@ -60,7 +60,7 @@ def test_columns_keep_their_names_and_types_and_the_rest_stays_behind(tmp_path: 
         assert written[name].to_pylist() == table()[name].to_pylist()
     assert tally.points == tally.released == 3
     assert set(written.schema.metadata) == {b"hereish", b"hereish.promise"}
-    assert written.schema.metadata[b"hereish"].decode() == M.guarantee
+    assert written.schema.metadata[b"hereish"].decode() == M.guarantee_for_each("user")
     raw = out.read_bytes()
     assert b"secret" not in raw
     assert b"speed" not in raw
@@ -244,7 +244,7 @@ def test_the_promise_can_be_read_back(tmp_path: Path) -> None:
     sanitize_files([saved(tmp_path / "in.parquet", table())], out, M)
     promise = promise_of(str(out))
     assert promise is not None
-    assert promise.guarantee == M.guarantee
+    assert promise.guarantee == M.guarantee_for_each("user")
     assert (promise.window, promise.time_zone) == ("day", "Europe/Helsinki")
     assert promise.eps_per_m == M.privacy.eps_per_m
     assert promise_of(saved(tmp_path / "in.parquet", table())) is None

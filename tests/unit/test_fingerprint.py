@@ -139,6 +139,11 @@ class Zone(tzinfo):
     def utcoffset(self, _: Any) -> timedelta:
         return timedelta(0)
 
+    dst = utcoffset
+
+    def tzname(self, _: Any) -> str:
+        return "zone"
+
 
 class Quiet(enum.Enum):
     ONE = 1.0

@@ -228,7 +228,7 @@ def summary(tally: Tally, out: str, every: str | None, replaced: bool) -> str:
             f"Reports lie {far(mean)} from the truth on average, nine out of ten within "
             f"{far(most)}. (Computed from the truth: for your eyes.)"
         )
-    lines.append(("Guaranteed to each user. " if tally.private else "") + tally.guarantee)
+    lines.append(tally.guarantee)
     if tally.refused > tally.released:
         again = "a longer --every" if every else "--every 5min"
         lines.append(

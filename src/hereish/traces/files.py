@@ -236,7 +236,9 @@ def _promise(
     known = {NoReset: "none", Day: "day", EachTrace: "trace"}
     private = draws.private and mechanism.private
     return Promise(
-        guarantee=covered(mechanism.guarantee if draws.private else NOT_PRIVATE, order),
+        guarantee=covered(
+            mechanism.guarantee_for_each("user") if draws.private else NOT_PRIVATE, order
+        ),
         private=private,
         eps_per_m=mechanism.privacy.eps_per_m,
         window=known.get(type(window), window.covers()),
