@@ -92,14 +92,16 @@ def _called(part: Any, depth: int) -> str | None:
     if isinstance(part, types.BuiltinFunctionType):
         owner: Any = part.__self__
         free = owner is None or isinstance(owner, types.ModuleType)
-        return f"{part.__module__ if free else _shown(owner, depth + 1)}.{part.__name__}"
+        of = part.__module__ if free else _shown(owner, depth + 1)
+        return f"{of}.{part.__name__}"
     return None
 
 
 def _ufunc(part: Any) -> str:
-    if getattr(np, part.__name__, None) is not part:
+    name: str = part.__name__
+    if getattr(np, name, None) is not part:
         raise _unshowable(part, "nobody knows what it computes")
-    return f"numpy.{part.__name__}"
+    return f"numpy.{name}"
 
 
 def _inside(many: Any, depth: int) -> str:
