@@ -419,3 +419,30 @@ def test_arbitrary_json_is_read_or_refused(first: object, second: object, third:
         {"lat": first, "latitude": second, "lon": LON, "time": third},
     ):
         check_read([], JSON_TYPE, sent(message))
+
+
+QUERY = [("lat", "52.50"), ("lon", "13.40"), ("timestamp", "1700000000")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("application/json", b'{"lat":52.5,"lon":13.4,"timestamp":1700000000}'),
+        ("application/json", b'{"battery":5,"timestamp":"2023-11-14T22:13:20Z"}'),
+        ("application/json", b"[]"),
+        ("application/json", b"null"),
+        ("application/json", b'"hello"'),
+        ("application/json", b"{broken"),
+        ("multipart/form-data; boundary=x", b"--x"),
+        ("text/html", b"x"),
+    ],
+)
+def test_a_position_in_the_query_is_not_lost_because_of_the_body(kind: str, body: bytes) -> None:
+    points = osmand.read(QUERY, kind, body, 0.0)
+    assert [(fix.lat, fix.lon, fix.at_s) for fix in points.fixes] == [(52.5, 13.4, 1.7e9)]
+
+
+def test_fields_of_a_form_may_come_as_json() -> None:
+    body = b'{"location":"52.5,13.4","timestamp":1700000000}'
+    [fix] = osmand.read([], "application/json", body, 0.0).fixes
+    assert (fix.lat, fix.lon, fix.at_s) == (52.5, 13.4, 1.7e9)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -206,6 +208,29 @@ def test_an_invented_position_does_nothing(machine: Machine, tmp_path: Path) -> 
     ledger.alive()
     ledger.close()
     Ledger.open(machine.where).close()
+
+
+def test_a_process_that_is_behind_by_itself_stops_alone(tmp_path: Path) -> None:
+    """The file was moved by copy while a gateway ran: that one is stale, the next is not."""
+    where = places_in(tmp_path)
+    stale = Ledger.open(where)
+    token = shown(member(stale))
+    spend(stale, token, 1)
+    source = Path(stale.database.engine.url.database or "")
+    moved = source.with_name("moved.db")
+    with closing(sqlite3.connect(source)) as connection:
+        connection.execute("VACUUM INTO ?", (str(moved),))
+    for ending in ("-wal", "-shm"):
+        source.with_name(source.name + ending).unlink(missing_ok=True)
+    moved.replace(source)
+    healthy = Ledger.open(where)
+    position = spend(healthy, token, 1, NOON_S + 60.0)
+    for _ in range(2):
+        with pytest.raises(Restored, match="another file"):
+            stale.budget(token, position)
+    assert ask(healthy, token, position)
+    stale.close()
+    healthy.close()
 
 
 def test_positions_tell_nothing_about_other_users(tmp_path: Path) -> None:

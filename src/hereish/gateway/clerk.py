@@ -186,6 +186,8 @@ class Clerk:
                 lines: dict[_Line, _Piece] = {}
                 while self._heap and room > 0:
                     self._used, _, _, line = heapq.heappop(self._heap)
+                    if not self._heap:  # nobody else waits: guesses of before weigh no more
+                        self._used_by_strangers = min(self._used_by_strangers, self._used + 1)
                     line.stands = False
                     room -= self._given(line, min(room, _TURN), pieces, lines)
                     line.served = line in lines

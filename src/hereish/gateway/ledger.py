@@ -296,9 +296,15 @@ class Ledger:
         seen = None if position is None else self._positions.read(position)
         if seen is None or self._positions.has(seen, self.mark.era):
             return
+        if self.restored is not None:
+            raise Restored(self.restored)
+        # A process that looks at another file, or at a ledger below the mark, is behind by itself:
+        # it stops alone, and what it does not have is no reason to stop the others.
+        self.database.unless_replaced()
         with self.database.reading() as tx:
             if not self._positions.is_set_back(tx, seen):
                 return
+        self._look()
         try:
             self.mark.set_back(seen.era)  # [L10]
         except OSError:

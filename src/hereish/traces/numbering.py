@@ -64,6 +64,7 @@ class Numbering:
         self.keys: list[Key] = []  # what each trace is ordered by
         self.targets: list[int] = []  # where each span goes
         self._spans = Book()
+        self._begun: dict[tuple[int, str], list[tuple[int, int]]] = {}  # whose the label is
         self._files: dict[Source, tuple[int, int]] = {}  # the number of each, and its rows so far
 
     def begin_again(self) -> None:
@@ -88,7 +89,7 @@ class Numbering:
             names = piece.user.names
             user_id = _mapped(piece.user.codes, lambda code: self.user_ids.number(names[code]))
         if piece.trace is not None:
-            labels = self._labels(source, piece)
+            labels = self._labels(source, file, piece, user)
             trace_id = _mapped(piece.trace.codes, lambda code: self.trace_ids.number(labels(code)))
         return Part(
             source,
@@ -106,7 +107,7 @@ class Numbering:
         """The number of each row's trace, which is that of its user and its id or file."""
         ids = piece.trace or Ids(np.zeros(len(piece), dtype=np.int64), [0])
         numbered = piece.trace is None or piece.layout.numbered
-        labels = self._labels(source, piece)
+        labels = self._labels(source, file, piece, user)
         many = len(ids.names)
 
         def number(pair: int) -> int:
@@ -117,7 +118,7 @@ class Numbering:
             name = f"{len(who)} {who}:{here}:{same_name(which)}"
             trace = self.traces.number(name)
             if trace == len(self.keys):
-                told = () if piece.trace is None else _label_key(source, which, labels(code))
+                told = () if piece.trace is None else self._label_key(source, which, labels(code))
                 self.keys.append((name_key(who), *told))
             return trace
 
@@ -149,7 +150,7 @@ class Numbering:
 
         return _mapped(trace, number)
 
-    def _labels(self, source: Source, piece: Piece) -> Callable[[int], Any]:
+    def _labels(self, source: Source, file: int, piece: Piece, user: Ints) -> Callable[[int], Any]:
         """The id of a trace as it is written: as given, unless it is a number in its file."""
         codes, names = piece.trace or Ids(np.zeros(0, dtype=np.int64), [0])
 
@@ -158,20 +159,27 @@ class Numbering:
             if not (piece.layout.numbered and isinstance(name, int)):
                 return name
             if self._out.by_user:  # the number of a file says how the input lay in files
-                begins = piece.at_us[codes == code].min(keepdims=True)
-                return iso(begins)[0].replace("-", "").replace(":", "")
+                own = np.flatnonzero(codes == code)
+                begins = iso(piece.at_us[own].min(keepdims=True))[0]
+                text = begins.replace("-", "").replace(":", "")
+                # Two that begin at one time are two, and nothing public tells them apart.
+                owners = self._begun.setdefault((int(user[own[0]]), text), [])
+                if (file, code) not in owners:
+                    owners.append((file, code))
+                number = owners.index((file, code)) + 1
+                return text if number == 1 else f"{text}-{number}"
             if source.number is None or self._out.apart:
                 return name
             return f"{source.number}-{name}"
 
         return label
 
-
-def _label_key(source: Source, name: Any, label: Any) -> tuple[Any, ...]:
-    """What a trace is ordered by: numbers in files by the file, then by themselves."""
-    if isinstance(name, int) and label != name and isinstance(label, str) and source.number:
-        return (name_key(str(source.number)), name_key(str(name)))
-    return (name_key(same_name(label)),)
+    def _label_key(self, source: Source, name: Any, label: Any) -> tuple[Any, ...]:
+        """What a trace is ordered by: numbers in files by the file, then by themselves."""
+        numbered = isinstance(name, int) and label != name and isinstance(label, str)
+        if numbered and source.number and not self._out.by_user:
+            return (name_key(str(source.number)), name_key(str(name)))
+        return (name_key(same_name(label)),)
 
 
 def _mapped(codes: Ints, number: Callable[[int], int]) -> Ints:

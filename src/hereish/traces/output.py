@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
 import numpy as np
 
+from hereish.arrays import Ints
 from hereish.errors import HereishError, ParameterError
 from hereish.randomness import Draws
 from hereish.traces.names import name_key, same_name
@@ -36,6 +37,14 @@ _WITHOUT_METADATA = ("csv", "tdrive")
 
 class Unsorted(HereishError):  # noqa: N818  # it tells its catcher what to do, and goes no further
     """Rows came that belong before others which are written already: they must be merged."""
+
+
+class Ends(NamedTuple):
+    """The first and the last of some rows, as a chunk has them."""
+
+    target: Ints
+    first: Ints
+    second: Ints
 
 
 class Target(NamedTuple):
@@ -125,15 +134,25 @@ class Output(ABC):
         if self._spool is not None:
             self._spool.add(chunk)
         elif chunk:
-            if self._last is not None and not self._last < self._key(chunk, 0, traces):
-                raise Unsorted
-            self._last = self._key(chunk, -1, traces)
             self._emit(chunk)
 
-    def _key(self, chunk: Chunk, row: int, traces: Sequence[Key]) -> Key:
-        first = int(chunk.first[row])
+    def expect(self, ends: Ends, traces: Sequence[Key]) -> None:
+        """The first and the last row of those that may be written next. Raises Unsorted unless
+        they come after all before.
+
+        Called before anything is drawn, with rows that may still be refused: which of them are
+        depends on the secret, and whether all is drawn again must not.
+        """
+        if self._spool is None:
+            first, last = (self._key(ends, row, traces) for row in (0, 1))
+            if self._last is not None and not self._last < first:
+                raise Unsorted
+            self._last = last
+
+    def _key(self, ends: Ends, row: int, traces: Sequence[Key]) -> Key:
+        first = int(ends.first[row])
         own = first if self._order == "input" else traces[first]
-        return (self.keys[int(chunk.target[row])], own, int(chunk.second[row]))
+        return (self.keys[int(ends.target[row])], own, int(ends.second[row]))
 
     def finish(
         self, users: Sequence[Any], traces: Sequence[Any], keys: Sequence[Key], draws: Draws

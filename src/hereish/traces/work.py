@@ -17,7 +17,7 @@ from hereish.traces.clean import YEAR_US, bad_row, time_faults
 from hereish.traces.names import name_key
 from hereish.traces.numbering import Numbering, Part
 from hereish.traces.order import Order, public_order
-from hereish.traces.output import Output
+from hereish.traces.output import Ends, Output
 from hereish.traces.piece import FAULTS, PIECE_ROWS, Fault, Ids, Piece, Released
 from hereish.traces.rows import Budgets, EachTrace, sanitize_rows
 from hereish.traces.sources import Source
@@ -140,6 +140,11 @@ class Work:
             kept = self._thinner.keep(unit.user[order], self._ids.users.values, unit.at_us[order])
             rows = order[kept]
             self._tally.thinned += len(order) - len(rows)
+        if len(rows):
+            targets, sorted_rows = self._destined(unit, rows)
+            first, second = self._sort_keys(unit)
+            ends = sorted_rows[[0, -1]]
+            self._out.expect(Ends(targets[[0, -1]], first[ends], second[ends]), self._ids.keys)
         out = sanitize_rows(
             self._mechanism,
             budget[rows],
@@ -174,13 +179,8 @@ class Work:
         """Hand on the released rows, which are in a public order, and count them."""
         value, cost, kind = out.value[out.released], out.cost[out.released], _kinds(out)
         distance_m = self._mechanism.space.distance(unit.points[rows], value)
-        targets = np.array(self._ids.targets, dtype=np.int64)[unit.span[rows]]
-        ranks = _ranked(targets, self._out.keys)
-        if self._order == "input":
-            order = np.lexsort((rows, ranks))
-        else:
-            order = np.argsort(ranks, kind="stable")
-        rows = rows[order]
+        order = self._order_of(unit, rows)
+        targets, rows = self._destined(unit, rows)
         released = Released(
             at_us=unit.at_us[rows],
             lat=value[order, 0],
@@ -192,9 +192,28 @@ class Work:
             kept={name: column[rows] for name, column in unit.kept.items()},
         )
         self._tally.count(released, distance_m)
+        first, second = self._sort_keys(unit)
+        self._out.write(Chunk(targets, first[rows], second[rows], released), self._ids.keys)
+
+    def _order_of(self, unit: _Unit, rows: Ints) -> Ints:
+        """The order in which rows are written, each to its target."""
+        ranks = _ranked(self._targets(unit, rows), self._out.keys)
+        if self._order == "input":
+            return np.lexsort((rows, ranks))
+        return np.argsort(ranks, kind="stable")
+
+    def _destined(self, unit: _Unit, rows: Ints) -> tuple[Ints, Ints]:
+        """Where rows go, and the rows, in that order."""
+        order = self._order_of(unit, rows)
+        return self._targets(unit, rows)[order], rows[order]
+
+    def _targets(self, unit: _Unit, rows: Ints) -> Ints:
+        return np.array(self._ids.targets, dtype=np.int64)[unit.span[rows]]
+
+    def _sort_keys(self, unit: _Unit) -> tuple[Ints, Ints]:
+        """What rows of a target are ordered by."""
         given = self._order == "input"
-        first, second = (unit.file, unit.place) if given else (unit.trace, unit.at_us)
-        self._out.write(Chunk(targets[order], first[rows], second[rows], released), self._ids.keys)
+        return (unit.file, unit.place) if given else (unit.trace, unit.at_us)
 
 
 class _Unit:

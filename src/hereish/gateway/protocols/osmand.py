@@ -52,12 +52,32 @@ def read(
     if not body.strip():
         return Points(_of_fields(pairs, now_s), [])
     media = (content_type or _FORM).partition(";")[0].strip().lower()
+    try:
+        points = _of_body(media, body, pairs, now_s)
+    except Nonsense as nonsense:
+        if nonsense.reason != "body":
+            raise
+        points = Points([], [nonsense.reason])
+        if not _has_position(pairs):
+            raise
+    # A position in the query is not lost because of a body that has none.
+    if not points.fixes and _has_position(pairs):
+        points = Points(_of_fields(pairs, now_s), points.unusable)
+    return points
+
+
+def _of_body(media: str, body: bytes, pairs: list[tuple[str, str]], now_s: float) -> Points:
     # Who sends a body that was typed in often does not say what it is. No form begins like that.
     if media == _JSON or body.lstrip()[:1] in (b"{", b"["):
         return _of_json(json_value(body), pairs, now_s)
     if media in (_FORM, _PLAIN):
         return Points(_of_fields([*pairs, *_form(body)], now_s), [])
     raise Nonsense("the body must be a form or JSON")
+
+
+def _has_position(pairs: list[tuple[str, str]]) -> bool:
+    meanings = {_FIELDS[name] for name, _ in pairs}
+    return "location" in meanings or {"lat", "lon"} <= meanings
 
 
 def _form(body: bytes) -> list[tuple[str, str]]:
@@ -73,7 +93,7 @@ def _of_fields(pairs: list[tuple[str, str]], now_s: float) -> list[Fix]:
         meaning = _FIELDS.get(name)
         if meaning is None:
             continue
-        if found.setdefault(meaning, text) != text:
+        if not _same(meaning, found.setdefault(meaning, text), text):
             raise Nonsense(
                 "the position or its time is in the request twice, and differs", "ambiguous"
             )
@@ -91,18 +111,32 @@ def _of_fields(pairs: list[tuple[str, str]], now_s: float) -> list[Fix]:
     return [_fix(number_in(lat), number_in(lon), _time(when, now_s))]
 
 
+def _same(meaning: str, one: str, other: str) -> bool:
+    """Whether two texts say the same: 52.5 and 52.50 do."""
+    if one == other:
+        return True
+    if meaning in ("timestamp", "time"):
+        return _seconds(one) is not None and _seconds(one) == _seconds(other)
+    return number_in(one) is not None and number_in(one) == number_in(other)
+
+
 def _time(text: str | None, now_s: float) -> float:
     if text is None:
         return now_s
+    at_s = _seconds(text)
+    if at_s is None:
+        raise Nonsense(
+            "the time must be Unix seconds or milliseconds, or an ISO date and time", "time"
+        )
+    return at_s
+
+
+def _seconds(text: str) -> float | None:
     at_s = unix_s(number_in(text))
     if at_s is None:
         # A plus that was not escaped is a space by now.
         moment, _, zone = text.strip().rpartition(" ")
         at_s = iso_s(f"{moment}+{zone}" if "T" in moment else text)
-    if at_s is None:
-        raise Nonsense(
-            "the time must be Unix seconds or milliseconds, or an ISO date and time", "time"
-        )
     return at_s
 
 
@@ -140,6 +174,9 @@ def _messages(messages: list[Any]) -> list[object]:
 def _of_message(message: object, query: list[tuple[str, str]], now_s: float) -> list[Fix]:
     if not isinstance(message, dict):
         raise Nonsense("the body is not a JSON object; check which app and format was set up here")
+    location = message.get("location")
+    if isinstance(location, str):  # the fields of a form, as JSON
+        return _of_fields([*query, *_flat(message), ("location", location)], now_s)
     where = _part(message, "location")
     parts = (message, where, _part(where, "coords"))
     return _of_fields([*query, *(field for part in parts for field in _flat(part))], now_s)
