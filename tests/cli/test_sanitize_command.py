@@ -68,7 +68,7 @@ def test_standard_input_and_output_carry_csv_and_nothing_else(
     assert done.code == 0
     rows = table(done.out)
     assert list(rows[0]) == ["user", "time", "lat", "lon", "kind", "cost"]
-    assert "Guaranteed" in done.err
+    assert "For each user, the reports of each day" in done.err
     bad = city.read_text() + "person 1,2026-01-01T00:00:00Z,400,24\n"
     failed = hereish("sanitize", "-", "-o", "-", "--accuracy", "3km", stdin=bad)
     assert failed.code == 1

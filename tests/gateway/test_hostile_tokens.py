@@ -201,6 +201,8 @@ def test_one_id_of_two_users_is_two_reports(stage: Hostile, tmp_path: Path) -> N
 def test_one_id_of_two_devices_is_two_reports(tmp_path: Path) -> None:
     with hostile(tmp_path, "alice") as fresh:
         more_tokens(fresh, "alice", "tablet")
+        with operator(fresh) as ledger:  # both count
+            accounts.set_primary(ledger, "alice", "tablet", silence_s=0.0)
         at_s = time.time() - 3600
         one = fresh.report("alice", at=at_s, id="1")
         two = fresh.report("alice tablet", at=at_s + 60, id="1")

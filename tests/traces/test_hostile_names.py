@@ -282,9 +282,12 @@ def test_a_window_without_whole_numbers_is_refused(numbers: Any) -> None:
         def index(self, at_s: Any) -> Any:
             return numbers
 
-    m = hereish.independent(PRIVACY, reports=1, window=Odd((0,)))
+    with pytest.raises(PartError, match="whole numbers"):
+        hereish.independent(PRIVACY, reports=1, window=Odd((0,)))
+    m = hereish.independent(PRIVACY, reports=1, window=Table((0, 1)))
     user, points, at_s = rows_at([0, 1])
     with pytest.raises(PartError, match="a whole number for each time"):
+        object.__setattr__(m, "window", Odd((0,)))
         sanitize_rows(m, user, ["ann"], points, at_s)
 
 

@@ -66,7 +66,7 @@ class Budgets:
         self._seen = self._seen.joined(spans)
 
     def remember(self, lanes: Ints, run: Run) -> None:
-        for kept, field in zip(self.run, run, strict=True):
+        for kept, field in zip(self.run if len(lanes) else (), run, strict=False):
             kept[lanes] = field
 
 
