@@ -109,7 +109,7 @@ def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
     plan = _asked("budget manager", m.budget, m.budget, run, at_s)  # [S2]
     if not isinstance(plan, Plan):
         raise PartError(f"the budget manager must return a Plan, found {type(plan).__name__}")
-    eps_test, eps_noise, threshold = _checked_plan(plan, len(at_s))
+    eps_test, eps_noise, threshold = _checked_plan(plan, len(at_s), type(m.budget) in _OURS)
     if m.skip is not None:
         planned = Plan(eps_test, eps_noise, threshold, plan.skip_limit)
         skips = _skips(_asked("skip rule", m.skip, m.skip, run, at_s, planned), at_s)
@@ -270,7 +270,7 @@ def _guess(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
     return guess
 
 
-def _checked_plan(plan: Plan, lanes: int) -> tuple[PerLane, PerLane, PerLane]:
+def _checked_plan(plan: Plan, lanes: int, ours: bool) -> tuple[PerLane, PerLane, PerLane]:
     """Costs and threshold, as copies that nobody else can write to.
 
     Refuses a plan that would pay the user back, or ask for noise without a budget.
@@ -279,11 +279,14 @@ def _checked_plan(plan: Plan, lanes: int) -> tuple[PerLane, PerLane, PerLane]:
     if type(eps_test) is type(eps_noise) is type(threshold) is float:
         if eps_test >= 0.0 < eps_noise and threshold == threshold:
             return eps_test, eps_noise, threshold  # numbers cannot be changed
-    else:
+    elif not ours:  # ours are made for this step
         eps_test, eps_noise, threshold = (_owned(number, lanes) for number in plan[:3])
     paid = np.greater_equal(eps_test, 0.0) & np.greater(eps_noise, 0.0)
-    # With +inf it costs nothing, whatever the plan says.
-    if not (np.all(paid | np.equal(threshold, np.inf)) and np.all(np.equal(threshold, threshold))):
+    wrong = np.not_equal(threshold, threshold)
+    if np.count_nonzero(paid) < np.size(paid):
+        # With +inf it costs nothing, whatever the plan says.
+        wrong = wrong | ~(paid | np.equal(threshold, np.inf))
+    if np.count_nonzero(wrong):
         raise PartError(
             "the budget manager must plan eps_test >= 0 and eps_noise > 0 (unless the threshold "
             "is +inf) and a threshold that is a number"
