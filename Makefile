@@ -49,7 +49,7 @@ browser:
 
 bench bench-write: .venv/.dev
 	@echo "== benchmarks: ratios measured on this machine"
-	@$(BIN)/python benchmarks/bench.py $(if $(filter bench-write,$@),--write)
+	@$(BIN)/python -m benchmarks $(if $(filter bench-write,$@),--write)
 
 clean:
 	rm -rf .venv demo-trace.png reproduction .pytest_cache .mypy_cache .ruff_cache .hypothesis

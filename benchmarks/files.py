@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rows import Row, best
 
-from hereish import sample
+from benchmarks.rows import Row, best
+from hereish import synthetic
 
 GEOLIFE = Path(__file__).parents[2] / "shared" / "data" / "geolife.parquet"
 HEREISH = str(Path(sys.executable).with_name("hereish"))
@@ -93,7 +93,7 @@ def _run(words: list[str]) -> int:
 def _made_up(folder: Path) -> Path:
     """As many rows as GeoLife has, for those who do not have it."""
     people, each = 11_400, 1200
-    day = sample.day(users=people, points_each=each, seed=1)
+    day = synthetic.day(users=people, points_each=each, seed=1)
     columns = {
         "user": pa.array(np.repeat(np.arange(people, dtype=np.int16), each)),
         "trace": pa.array(np.repeat(np.arange(people, dtype=np.int32), each)),

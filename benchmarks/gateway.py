@@ -16,19 +16,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
-from rows import Row, best
 from sqlalchemy import insert
+from tests.support.postgres import postgres
+from tests.support.stage import free_port, member, places_in, policy, shown
 
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "gateway"))
-from postgres import postgres
-from stage import free_port, member, places_in, policy, shown
-
-from hereish.gateway import tokens
-from hereish.gateway.fixes import Fix
-from hereish.gateway.ledger import Ledger
-from hereish.gateway.tables import policies, users
-from hereish.gateway.tables import tokens as token_rows
-from hereish.gateway.tokens import Presented
+from benchmarks.rows import Row, best
+from hereish.gateway.ledger import tokens
+from hereish.gateway.ledger.ledger import Ledger
+from hereish.gateway.ledger.models import Fix
+from hereish.gateway.ledger.tables import policies, users
+from hereish.gateway.ledger.tables import tokens as token_rows
+from hereish.gateway.ledger.tokens import Presented
 
 HERE = Path(__file__).parent
 SENDERS = 16

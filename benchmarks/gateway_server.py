@@ -13,14 +13,14 @@ from fastapi import FastAPI, Request
 from sqlalchemy import Column, Double, Integer, MetaData, Table, insert
 from starlette.concurrency import run_in_threadpool
 
-from hereish.gateway.app import create_app
-from hereish.gateway.database import Database
-from hereish.gateway.guard import Guard
-from hereish.gateway.ledger import Ledger
-from hereish.gateway.metrics import Metrics
-from hereish.gateway.places import Places
-from hereish.gateway.server import serve
-from hereish.gateway.words import ReportIn
+from hereish.gateway.http.app import create_app
+from hereish.gateway.http.middleware import Guard
+from hereish.gateway.http.schemas import ReportIn
+from hereish.gateway.http.server import serve
+from hereish.gateway.ledger.database import Database
+from hereish.gateway.ledger.ledger import Ledger
+from hereish.gateway.observability.metrics import Metrics
+from hereish.gateway.paths import Places
 
 points = Table(
     "points",

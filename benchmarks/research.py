@@ -7,20 +7,20 @@ import time
 
 import numpy as np
 import pyarrow.parquet as pq
-from files import GEOLIFE
-from rows import Row, best
 
 import hereish
-from hereish import sample
-from hereish.evaluation import data, study
+from benchmarks.files import GEOLIFE
+from benchmarks.rows import Row, best
+from hereish import synthetic
+from hereish.evaluation import dataset, study
 from hereish.evaluation.sampling import sample as sample_queries
 
 
 def research() -> list[Row]:
     """One sample of every p and configuration: a tenth of the grid."""
     real = GEOLIFE.exists()
-    found = data.load([str(GEOLIFE)]) if real else data.synthetic(users=2000)
-    kept, slow = data.of_somebody_on_foot(found)
+    found = dataset.load([str(GEOLIFE)]) if real else dataset.synthetic(users=2000)
+    kept, slow = dataset.of_somebody_on_foot(found)
     queries, sampling_s = 0, 0.0
     for p in study.PS:
         begun = time.perf_counter()
@@ -62,7 +62,7 @@ def research() -> list[Row]:
 
 def _step_s() -> float:
     """The time of one step of one trace, among many."""
-    day = sample.day(users=200_000, points_each=30, seed=1)
+    day = synthetic.day(users=200_000, points_each=30, seed=1)
     m = hereish.fixed_utility(hereish.Privacy(math.log(10), 100), 3000)
     (took,) = best(3, lambda: hereish.sanitize(m, day.points, day.at_s, day.offsets))
     return took / len(day.points)

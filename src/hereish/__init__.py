@@ -1,8 +1,24 @@
 """hereish: report roughly where somebody is, for a whole day, within a privacy budget."""
 
-from hereish.batch import Sanitized, sanitize
-from hereish.budget import AlwaysNoise, Bound, Constants, FixedRate, FixedUtility, Plan
-from hereish.closeness import LaplaceTest
+from hereish import _former_names
+from hereish.core.batch import Sanitized, sanitize
+from hereish.core.budget import AlwaysNoise, Bound, Constants, FixedRate, FixedUtility, Plan
+from hereish.core.decision import LaplaceTest
+from hereish.core.mechanism import (
+    DoesNotPay,
+    PredictiveMechanism,
+    fixed_rate,
+    fixed_utility,
+    independent,
+)
+from hereish.core.prediction import Parrot, Past, lift
+from hereish.core.privacy import Privacy
+from hereish.core.randomness import KeyedDraws, SecureDraws, SeededDraws
+from hereish.core.run import Run
+from hereish.core.session import Report, Session
+from hereish.core.skip import SkipBySpeed
+from hereish.core.spaces import Coordinate, Line, Plane, Sphere
+from hereish.core.windows import Day, Every, NoReset
 from hereish.errors import (
     BudgetExhausted,
     HereishError,
@@ -11,21 +27,8 @@ from hereish.errors import (
     PointError,
     StateError,
 )
-from hereish.mechanism import (
-    DoesNotPay,
-    PredictiveMechanism,
-    fixed_rate,
-    fixed_utility,
-    independent,
-)
-from hereish.prediction import Parrot, Past, lift
-from hereish.privacy import Privacy
-from hereish.randomness import KeyedDraws, SecureDraws, SeededDraws
-from hereish.run import Run
-from hereish.session import Report, Session
-from hereish.skip import SkipBySpeed
-from hereish.spaces import Coordinate, Line, Plane, Sphere
-from hereish.windows import Day, Every, NoReset
+
+_former_names.install()
 
 __version__ = "0.1.0"
 

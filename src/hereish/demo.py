@@ -18,22 +18,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hereish import sample
-from hereish.arrays import Floats
-from hereish.batch import Sanitized, sanitize
-from hereish.mechanism import PredictiveMechanism, fixed_rate, fixed_utility, independent
-from hereish.privacy import Privacy
-from hereish.session import NOT_PRIVATE
-from hereish.skip import SkipBySpeed
-from hereish.spaces import Sphere
-from hereish.windows import Day
+from hereish import synthetic
+from hereish.core.batch import Sanitized, sanitize
+from hereish.core.mechanism import PredictiveMechanism, fixed_rate, fixed_utility, independent
+from hereish.core.privacy import Privacy
+from hereish.core.session import NOT_PRIVATE
+from hereish.core.skip import SkipBySpeed
+from hereish.core.spaces import Sphere
+from hereish.core.types import Floats
+from hereish.core.windows import Day
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 PRIVACY = Privacy(level=math.log(10.0), radius_m=100.0)
-WINDOW = Day(sample.TIME_ZONE)
+WINDOW = Day(synthetic.TIME_ZONE)
 REPETITIONS = 200
 # Whose day is drawn, and sanitised by which rows of the table.
 PERSON = 2
@@ -64,7 +64,7 @@ class Trial:
     error_m: Floats  # of each query, NaN where nothing was reported
 
     @classmethod
-    def of(cls, mechanism: PredictiveMechanism, day: sample.Sample, seed: int | None) -> Trial:
+    def of(cls, mechanism: PredictiveMechanism, day: synthetic.Sample, seed: int | None) -> Trial:
         """Sanitise `REPETITIONS` copies of the day, each with noise and a budget of its own."""
         points = np.tile(day.points, (REPETITIONS, 1))
         lengths = np.tile(np.diff(day.offsets), REPETITIONS)
@@ -103,7 +103,7 @@ def table(trials: dict[str, Trial]) -> str:
     return "\n".join([*lines[:2], "-" * len(lines[0]), *lines[2:]])
 
 
-def before(day: sample.Sample) -> str:
+def before(day: synthetic.Sample) -> str:
     """What was asked, and what was promised."""
     return _paragraphs(
         f"{len(day.users)} made-up people, one synthetic day, {len(day.points)} requests to report "
@@ -142,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, help="the same numbers each time: NOT PRIVATE")
     options = parser.parse_args(arguments)
-    day = sample.day()
+    day = synthetic.day()
     print(before(day), end="\n\n")
     trials = {name: Trial.of(m, day, options.seed) for name, m in mechanisms().items()}
     print(table(trials), end="\n\n")
@@ -189,17 +189,17 @@ _MEANINGS = {
 }
 
 
-def draw(day: sample.Sample, predictive: Trial, alone: Trial) -> Figure:
+def draw(day: synthetic.Sample, predictive: Trial, alone: Trial) -> Figure:
     """One person's day: the truth, and what two mechanisms released of it."""
     from matplotlib.figure import Figure  # here because the table does without it
 
     rows = slice(*day.offsets[PERSON : PERSON + 2])
-    minutes = ((day.at_s[rows] - sample.MIDNIGHT_S) // 60).astype(int).tolist()
+    minutes = ((day.at_s[rows] - synthetic.MIDNIGHT_S) // 60).astype(int).tolist()
     clock = [f"{minute // 60}:{minute % 60:02}" for minute in minutes]
-    true_m = sample.to_metres(day.points[rows])
-    route_m = sample.to_metres(day.routes[PERSON])
+    true_m = synthetic.to_metres(day.points[rows])
+    route_m = synthetic.to_metres(day.routes[PERSON])
     panels = {"Prediction, with skip": predictive, "Independent noise": alone}
-    released_m = [sample.to_metres(trial.out.value[rows]) for trial in panels.values()]
+    released_m = [synthetic.to_metres(trial.out.value[rows]) for trial in panels.values()]
     errors_km = [trial.error_m[rows] / 1000.0 for trial in panels.values()]
 
     # A figure of its own, not pyplot's: no window system is asked for, and no setting is changed.
@@ -247,7 +247,7 @@ def _scale_bar(axes: Axes, left_m: float, bottom_m: float, width_m: float) -> No
 
 
 def _name_places(axes: Axes, route_m: Floats) -> None:
-    stops_m = dict(zip(sample.STOPS, route_m[:: sample.ROUTE_STRIDE], strict=True))
+    stops_m = dict(zip(synthetic.STOPS, route_m[:: synthetic.ROUTE_STRIDE], strict=True))
     for name, above_pt in _NAMED.items():
         axes.annotate(
             name,

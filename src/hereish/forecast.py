@@ -14,16 +14,16 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from hereish import sample
-from hereish.arrays import Bools, Floats, Ints, PerLane
-from hereish.batch import sanitize
+from hereish import synthetic
+from hereish.core.batch import sanitize
+from hereish.core.mechanism import PredictiveMechanism
+from hereish.core.randomness import SeededDraws
+from hereish.core.run import Run
+from hereish.core.spaces import Space, Sphere
+from hereish.core.step import prepare
+from hereish.core.types import Bools, Floats, Ints, PerLane
+from hereish.core.windows import Day, Every, NoReset
 from hereish.errors import ParameterError
-from hereish.mechanism import PredictiveMechanism
-from hereish.randomness import SeededDraws
-from hereish.run import Run
-from hereish.spaces import Space, Sphere
-from hereish.step import prepare
-from hereish.windows import Day, Every, NoReset
 
 APART_M = (50.0, 100.0, 1000.0)
 ORDINARY_DAY = date(2025, 6, 3)  # a Tuesday; no clock anywhere is set on it or on the day before
@@ -315,7 +315,7 @@ class _Days:
             asked = 0
             for first in range(begin, end, _CHUNK):
                 at_s = self._at_s[first : min(first + _CHUNK, end)]
-                places = sample.whereabouts(people, _SEED, self._clock_s(at_s))
+                places = synthetic.whereabouts(people, _SEED, self._clock_s(at_s))
                 out = sanitize(
                     m,
                     places.reshape(-1, 2),

@@ -36,11 +36,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from hereish.arrays import Floats
-from hereish.closeness import ClosenessTest, LaplaceTest
+from hereish.core.decision import ClosenessTest, LaplaceTest
+from hereish.core.privacy import positive
+from hereish.core.spaces import Sphere, fault
+from hereish.core.types import Floats
 from hereish.errors import ParameterError, PointError
-from hereish.privacy import positive
-from hereish.spaces import Sphere, fault
 
 Item = TypeVar("Item")
 # A degree of latitude on WGS84 is nowhere longer. Rounding moves a release by 0.71 grid steps, and

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hereish.core.spaces import Coordinate, Space
 from hereish.errors import ParameterError
-from hereish.spaces import Coordinate, Space
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from hereish.arrays import Floats, PerLane
+    from hereish.core.types import Floats, PerLane
 
 
 class FixedDraws:

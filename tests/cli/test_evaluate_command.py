@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from terminal import Terminal
+
+from tests.support.terminal import Terminal
 
 COLUMNS = (
     *("dataset", "p", "mechanism", "manager", "skip", "sampling", "traces", "reports"),

@@ -9,9 +9,9 @@ import subprocess
 import sys
 
 import pytest
-from terminal import Terminal
 
-from hereish.cli.words import long
+from hereish.cli._wording import long
+from tests.support.terminal import Terminal
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 import pytest
-from terminal import PROGRAM, Terminal, in_a_process
 
-from hereish.cli import options
+from hereish.cli import _options
+from tests.support.terminal import PROGRAM, Terminal, in_a_process
 
 
 @pytest.fixture
@@ -295,7 +295,7 @@ def test_a_defect_is_reported_without_its_words(
     def broken(*_: object, **__: object) -> None:
         raise ValueError("could not convert 60.123456")
 
-    monkeypatch.setattr(options, "mechanism", broken)
+    monkeypatch.setattr(_options, "mechanism", broken)
     done = hereish("sanitize", city, "-o", city.with_name("out.csv"), "--accuracy", "3km")
     assert done.code == 70
     assert "a defect of hereish (ValueError at test_sanitize_command.py" in done.err

@@ -8,13 +8,13 @@ import math
 from pathlib import Path
 
 import pytest
-from terminal import Terminal
 
+from hereish.core.windows import Day
 from hereish.errors import ParameterError
 from hereish.evaluation import settings
 from hereish.evaluation.settings import Settings
 from hereish.traces.files import sanitize_files
-from hereish.windows import Day
+from tests.support.terminal import Terminal
 
 PLAIN = Settings(math.log(10), 100.0, 2500.0, 0.3, 1.5, 0.8)
 SKIPPING = Settings(math.log(4), 200.0, 2500.0, 0.3, 1.5, 0.8, 30.0, 9000.0, True)

@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from terminal import Done, Terminal
 
-from hereish.cli import options, serve
+from hereish.cli import _options, serve
 from hereish.evaluation import settings
 from hereish.evaluation.settings import Settings
+from tests.support.terminal import Done, Terminal
 
 WEAK = "hereish: warning: level "
 SHORT = "hereish: warning: a window of "
@@ -93,7 +93,7 @@ def test_hints_repeat_what_was_said_but_no_password() -> None:
     @click.option("--mark", envvar="MARK")
     @click.option("--yes", is_flag=True)
     def command(name: str, **_: object) -> None:
-        click.echo(options.command_line("user policy", [name], options.said()))
+        click.echo(_options.command_line("user policy", [name], _options.said()))
 
     def printed(*words: str) -> list[str]:
         done = CliRunner(env={"MARK": "m"}).invoke(command, words)

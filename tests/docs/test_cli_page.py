@@ -12,9 +12,10 @@ import click
 import pytest
 
 import hereish.cli as cli
-from hereish.cli import reference
+from hereish.cli import _reference
+from tests.support.paths import ROOT
 
-PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+PAGE = ROOT / "docs" / "cli.md"
 
 
 def printed(words: list[str], **settings: str) -> str:
@@ -37,12 +38,12 @@ def sections() -> dict[str, str]:
 
 
 def test_the_page_is_fresh() -> None:
-    fresh = reference.page() == PAGE.read_text("utf-8")
-    assert fresh, "renew it: python -m hereish.cli.reference > docs/cli.md"
+    fresh = _reference.page() == PAGE.read_text("utf-8")
+    assert fresh, "renew it: python -m hereish.cli._reference > docs/cli.md"
 
 
 def test_it_does_not_depend_on_the_terminal() -> None:
-    narrow = printed(["python", "-m", "hereish.cli.reference"], COLUMNS="30", TERM="dumb")
+    narrow = printed(["python", "-m", "hereish.cli._reference"], COLUMNS="30", TERM="dumb")
     assert narrow == PAGE.read_text("utf-8")
 
 

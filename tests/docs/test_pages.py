@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import pytest
 
-from hereish.traces import piece, sources
+from hereish.traces import discovery, table
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
 RUN = ("hereish", "cat", "cp", "head", "ls", "mkdir", "printf", "sed", "tail")
 NOT_RUN = ("make",)  # of the Makefile, which has a test of its own
@@ -147,15 +147,15 @@ def anchors(text: str) -> set[str]:
 def test_the_page_of_files_knows_all_formats_names_and_faults() -> None:
     page = (ROOT / "docs" / "files.md").read_text("utf-8")
     text = " ".join(page.split())
-    for endings in sources.ENDINGS.values():
+    for endings in discovery.ENDINGS.values():
         for ending in endings:
             assert f"`{ending}`" in text
-    for form in sources.FORMATS:
+    for form in discovery.FORMATS:
         assert f"`{form}`" in text
-    for role, names in piece.USUAL.items():
+    for role, names in table.USUAL.items():
         assert f"| `--{role}` | {', '.join(f'`{name}`' for name in names)} |" in text
     listed = re.findall(r"(?<=The reasons are\n\n)(?:\* .+\n)+", page)
-    assert listed == ["".join(f"* {words}\n" for words in piece.FAULTS.values())]
+    assert listed == ["".join(f"* {words}\n" for words in table.FAULTS.values())]
 
 
 def test_a_dense_log_is_as_the_tutorial_says(tmp_path: Path) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hereish.evaluation import data, study
+from hereish.evaluation import dataset, study
+from hereish.evaluation.break_even import payoff
 from hereish.evaluation.configurations import Setting
-from hereish.evaluation.payoff import payoff
+from tests.support.paths import DATA
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
 ASKED = study.Study(ps=(0.0, 0.1, 0.2, 0.5, 0.6, 1.0), samples=2)
 
 
@@ -19,7 +18,7 @@ def rows_of(name: str, asked: study.Study, sampling: study.Sampling) -> list[dic
     path = DATA / name
     if not path.is_file():
         pytest.skip(f"needs {name}, which is not ours to ship")
-    found = data.load([str(path)], jobs=2)
+    found = dataset.load([str(path)], jobs=2)
     return [
         row
         for cell in study.cells(asked, found, "x", (sampling,))

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from hereish.evaluation import data, sampling
-from hereish.evaluation.data import Trajectories, cut_at_silence, of_somebody_on_foot, slow
+from hereish.evaluation import dataset, sampling
+from hereish.evaluation.dataset import Trajectories, cut_at_silence, of_somebody_on_foot, slow
 
 DEG_M = math.pi / 180 * 6_371_008.8
 
@@ -133,6 +133,6 @@ def test_the_first_queries_are_the_first() -> None:
 
 
 def test_the_made_up_city_takes_part() -> None:
-    kept, label = of_somebody_on_foot(data.synthetic(users=30))
+    kept, label = of_somebody_on_foot(dataset.synthetic(users=30))
     assert len(kept) > 20
     assert 0.5 < label.mean() <= 1.0

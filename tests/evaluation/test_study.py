@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from hereish.errors import ParameterError
-from hereish.evaluation import data, study
-from hereish.evaluation.cabs import files as cab_files
-from hereish.evaluation.cabs import load as load_cabs
+from hereish.evaluation import dataset, study
+from hereish.evaluation.cabspotting import files as cab_files
+from hereish.evaluation.cabspotting import load as load_cabs
 from hereish.evaluation.study import Study, cells, run
 
 SMALL = Study(ps=(0.2, 0.5), samples=2, most_traces=30)
@@ -21,16 +21,16 @@ MEASURED = ("prediction_rate", "test_share", "skipped_share", "error_mean_m", "e
 
 
 @pytest.fixture(scope="module")
-def city() -> data.Trajectories:
-    return data.synthetic(users=40)
+def city() -> dataset.Trajectories:
+    return dataset.synthetic(users=40)
 
 
-def rows_of(asked: Study, city: data.Trajectories, folder: Path, jobs: int = 1) -> list[Any]:
+def rows_of(asked: Study, city: dataset.Trajectories, folder: Path, jobs: int = 1) -> list[Any]:
     return run(asked, list(cells(asked, city, "made up", ("authors", "gaps"))), folder, jobs=jobs)
 
 
 def test_the_same_seed_gives_the_same_table_whatever_the_jobs(
-    city: data.Trajectories, tmp_path: Path
+    city: dataset.Trajectories, tmp_path: Path
 ) -> None:
     one = rows_of(SMALL, city, tmp_path / "1")
     assert rows_of(SMALL, city, tmp_path / "3", jobs=3) == one
@@ -38,7 +38,7 @@ def test_the_same_seed_gives_the_same_table_whatever_the_jobs(
     assert rows_of(other, city, tmp_path / "2") != one
 
 
-def test_a_table_is_tidy(city: data.Trajectories, tmp_path: Path) -> None:
+def test_a_table_is_tidy(city: dataset.Trajectories, tmp_path: Path) -> None:
     rows = rows_of(SMALL, city, tmp_path)
     study.write(rows, tmp_path / "results.parquet")
     table = pq.read_table(tmp_path / "results.parquet").to_pylist()
@@ -60,7 +60,7 @@ def test_a_table_is_tidy(city: data.Trajectories, tmp_path: Path) -> None:
 
 
 def test_finished_cells_are_found_again_and_unfinished_ones_are_not(
-    city: data.Trajectories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    city: dataset.Trajectories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = list(cells(SMALL, city, "made up", ("authors",)))
     computed: list[float | None] = []
@@ -87,7 +87,7 @@ def test_finished_cells_are_found_again_and_unfinished_ones_are_not(
 
 
 def test_a_damaged_cell_does_not_pass_for_a_finished_one(
-    city: data.Trajectories, tmp_path: Path
+    city: dataset.Trajectories, tmp_path: Path
 ) -> None:
     wanted = list(cells(SMALL, city, "made up", ("authors",)))
     rows = run(SMALL, wanted, tmp_path)
@@ -99,7 +99,7 @@ def test_a_damaged_cell_does_not_pass_for_a_finished_one(
 
 
 def test_where_nobody_takes_part_it_says_so(tmp_path: Path) -> None:
-    nobody = data.Trajectories(
+    nobody = dataset.Trajectories(
         "short", np.arange(5.0), np.zeros((5, 2)), np.array([0, 5]), np.array([0]), 1
     )
     with pytest.raises(ParameterError, match="short has no trajectory of 20 points"):

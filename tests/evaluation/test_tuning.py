@@ -11,23 +11,24 @@ import pytest
 
 import hereish
 from hereish.errors import ParameterError
-from hereish.evaluation import data, front, tuning
+from hereish.evaluation import dataset, tuning
+from hereish.evaluation.figures import pareto_front
 from hereish.evaluation.sampling import Queries, sample
 from hereish.evaluation.settings import Settings
 from hereish.evaluation.tuning import Goal, Tuned, tune
+from tests.support.paths import GEOLIFE
 
 PRIVACY = hereish.Privacy(math.log(10), 100)
 GOAL = Goal.of_accuracy(PRIVACY, 3000)
-GEOLIFE = Path(__file__).parents[3] / "shared" / "data" / "geolife.parquet"
 
 
 @pytest.fixture(scope="module")
-def city() -> data.Trajectories:
-    return data.synthetic(users=80)
+def city() -> dataset.Trajectories:
+    return dataset.synthetic(users=80)
 
 
 @pytest.fixture(scope="module")
-def tuned(city: data.Trajectories) -> Tuned:
+def tuned(city: dataset.Trajectories) -> Tuned:
     return tune(city, GOAL, p=0.5, trials=12, samples=2)
 
 
@@ -54,7 +55,7 @@ def test_trials_that_count_are_within_the_limits(tuned: Tuned) -> None:
 
 
 def test_the_same_seed_gives_the_same_whatever_the_jobs(
-    city: data.Trajectories, tuned: Tuned
+    city: dataset.Trajectories, tuned: Tuned
 ) -> None:
     again = tune(city, GOAL, p=0.5, trials=12, samples=2, jobs=3)
     assert again == tuned
@@ -63,11 +64,11 @@ def test_the_same_seed_gives_the_same_whatever_the_jobs(
 
 
 def test_users_are_seen_or_measured_on_and_never_both(
-    city: data.Trajectories, monkeypatch: pytest.MonkeyPatch
+    city: dataset.Trajectories, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[set[int]] = []
 
-    def watched(given: data.Trajectories, slow: object, p: float, rng: object) -> Queries:
+    def watched(given: dataset.Trajectories, slow: object, p: float, rng: object) -> Queries:
         asked.append(set(given.user.tolist()))
         return sample(given, slow, p, rng)  # type: ignore[arg-type]  # passed on
 
@@ -78,7 +79,7 @@ def test_users_are_seen_or_measured_on_and_never_both(
     assert len(training) == 20
 
 
-def test_at_a_rate_it_makes_the_error_small(city: data.Trajectories) -> None:
+def test_at_a_rate_it_makes_the_error_small(city: dataset.Trajectories) -> None:
     goal = replace(GOAL, rate=1 / 60)
     found = tune(city, goal, p=0.5, trials=12, samples=2)
     best = min(found.trials, key=lambda trial: trial.score)
@@ -86,23 +87,23 @@ def test_at_a_rate_it_makes_the_error_small(city: data.Trajectories) -> None:
     assert best.numbers.error_mean_m < found.held_out["paper"][0].error_mean_m
 
 
-def test_what_cannot_be_tuned_on_is_said(city: data.Trajectories) -> None:
+def test_what_cannot_be_tuned_on_is_said(city: dataset.Trajectories) -> None:
     alone = city.take(np.array([0]))
     with pytest.raises(ParameterError, match="at least two users"):
         tune(alone, GOAL, trials=4)
     with pytest.raises(ParameterError, match="nobody asks often enough"):
-        tune(data.synthetic(users=4), GOAL, p=1.0, trials=4)
+        tune(dataset.synthetic(users=4), GOAL, p=1.0, trials=4)
 
 
 def test_the_front_has_what_nobody_beats(tuned: Tuned, tmp_path: Path) -> None:
     every = [point for trial in tuned.trials for point in trial.tried]
     assert len(every) == 12 * 6
-    best = front.front(every)
+    best = pareto_front.front(every)
     for rate, error_m in every:
         assert any(r <= rate and e <= error_m for r, e in best)
     assert [rate for rate, _ in best] == sorted(rate for rate, _ in best)
     assert [e for _, e in best] == sorted((e for _, e in best), reverse=True)
-    front.draw(tuned, tmp_path / "front.png")
+    pareto_front.draw(tuned, tmp_path / "front.png")
     assert (tmp_path / "front.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -119,20 +120,20 @@ WANTED = {
 
 
 @pytest.fixture(scope="module")
-def geolife() -> data.Trajectories:
+def geolife() -> dataset.Trajectories:
     if not GEOLIFE.is_file():
         pytest.skip("needs geolife.parquet, which is not ours to ship")
-    return data.load([str(GEOLIFE)], jobs=2)
+    return dataset.load([str(GEOLIFE)], jobs=2)
 
 
 @pytest.mark.parametrize(("sampling", "p"), WANTED)
 def test_settings_do_for_geolife_users_that_were_not_tuned_on(
-    geolife: data.Trajectories, sampling: str, p: float
+    geolife: dataset.Trajectories, sampling: str, p: float
 ) -> None:
     wanted, accuracy_m, eta, gamma, limit_m = WANTED[sampling, p]
     settings = Settings(math.log(10), 100, accuracy_m, eta, gamma, 0.7, 30.0, limit_m, True)
-    cut = data.cut_at_silence(geolife) if sampling == "gaps" else geolife
-    kept, slow = data.of_somebody_on_foot(cut)
+    cut = dataset.cut_at_silence(geolife) if sampling == "gaps" else geolife
+    kept, slow = dataset.of_somebody_on_foot(cut)
     users = np.random.default_rng(1).permutation(np.unique(kept.user))
     others = ~np.isin(kept.user, users[: round(0.5 * len(users))])
     label = slow[np.repeat(others, np.diff(kept.offsets))]

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from forwarding_stage import POLICY, Phone, phone_of
-from postgres import Postgres, postgres
-from stage import places_in
 
-from hereish.gateway import accounts, deliver, forward
-from hereish.gateway.ledger import Ledger
-from hereish.gateway.places import Places
+from hereish.gateway.admin import accounts
+from hereish.gateway.forwarding import outbox, senders
+from hereish.gateway.ledger.ledger import Ledger
+from hereish.gateway.paths import Places
+from tests.support.forwarding_stage import POLICY, Phone, phone_of
+from tests.support.postgres import Postgres, postgres
+from tests.support.stage import places_in
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +51,12 @@ def phone(ledger: Ledger) -> Phone:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Receivers have less time than they would in earnest."""
-    monkeypatch.setattr(deliver, "SEND_S", 1.0)
-    monkeypatch.setattr(deliver, "_ANSWER_S", 0.1)
+    monkeypatch.setattr(senders, "SEND_S", 1.0)
+    monkeypatch.setattr(senders, "_ANSWER_S", 0.1)
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Failures are tried again at once."""
-    monkeypatch.setattr(forward, "_pause_s", lambda _: 0.0)
-    monkeypatch.setattr(forward, "POLL_S", 0.02)
+    monkeypatch.setattr(outbox, "_pause_s", lambda _: 0.0)
+    monkeypatch.setattr(outbox, "POLL_S", 0.02)

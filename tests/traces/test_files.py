@@ -20,11 +20,11 @@ import pytest
 
 import hereish
 from hereish.errors import ParameterError, PointError
-from hereish.traces import reading, work
+from hereish.traces import pipeline, reading
+from hereish.traces.budgets import EachTrace
 from hereish.traces.files import load, sanitize_files
-from hereish.traces.piece import Columns
-from hereish.traces.rows import EachTrace
-from hereish.traces.tally import Tally
+from hereish.traces.summary import Tally
+from hereish.traces.table import Columns
 
 PRIVACY = hereish.Privacy(math.log(10), 100)
 BUDGET = PRIVACY.eps_per_m
@@ -121,7 +121,7 @@ def test_units_of_any_size_keep_the_budget_and_every_point(
     tmp_path: Path, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Small units stand for large files.
-    monkeypatch.setattr(work, "PIECE_ROWS", piece)
+    monkeypatch.setattr(pipeline, "PIECE_ROWS", piece)
     parts = [
         table(tmp_path / f"{i}.csv", rows("ann", 9, NOON + timedelta(minutes=9 * i)))
         for i in range(6)
@@ -136,7 +136,7 @@ def test_units_of_any_size_keep_the_budget_and_every_point(
 def test_a_part_that_comes_too_late_is_put_in_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "PIECE_ROWS", 4)
+    monkeypatch.setattr(pipeline, "PIECE_ROWS", 4)
     late = table(tmp_path / "late.csv", rows("ann", 4, NOON - timedelta(hours=1)))
     first = table(tmp_path / "first.csv", rows("ann", 4))
     out = tmp_path / "out.csv"

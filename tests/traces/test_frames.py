@@ -18,7 +18,7 @@ import pytest
 from shapely.geometry import LineString, Point
 
 import hereish
-from hereish import sample
+from hereish import synthetic
 from hereish.traces import Budgets, sanitize_frame
 
 PRIVACY = hereish.Privacy(level=math.log(10), radius_m=100)
@@ -28,7 +28,7 @@ BY: dict[str, Any] = {"user": "who", "time": "when"}
 
 def shuffled() -> Any:
     """A day of six people, its rows in no order, with columns that must stay behind."""
-    day = sample.day()
+    day = synthetic.day()
     lane = np.repeat(np.arange(len(day.users)), np.diff(day.offsets))
     frame = pd.DataFrame(
         {

@@ -13,10 +13,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from test_frames import BY, M, shuffled
 
 from hereish.errors import HereishError, ParameterError, PointError
 from hereish.traces import Budgets, sanitize_frame
+from tests.traces.test_frames import BY, M, shuffled
 
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
 PLACES = [f"place {i}" for i in range(200)]

@@ -10,14 +10,14 @@ from zoneinfo import ZoneInfo
 
 import pyarrow.parquet as pq
 import pytest
-from test_files import BUDGET, NOON, PRIVACY, M, released, rows, spent, table
 
 import hereish
 from hereish.errors import ParameterError, PointError
-from hereish.traces import gpx, markup
+from hereish.traces.budgets import EachTrace
 from hereish.traces.files import load, promise_of, sanitize_files
-from hereish.traces.piece import Columns
-from hereish.traces.rows import EachTrace
+from hereish.traces.formats import _markup, gpx
+from hereish.traces.table import Columns
+from tests.traces.test_files import BUDGET, NOON, PRIVACY, M, released, rows, spent, table
 
 
 def test_spellings_of_one_user_share_one_budget(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_spellings_of_one_user_share_one_budget(tmp_path: Path) -> None:
 
 def test_a_track_longer_than_a_piece_has_one_budget(tmp_path: Path) -> None:
     """Even if the piece that it ends in also has a track that tells its id."""
-    moments = [NOON + timedelta(seconds=i) for i in range(markup.ROWS + 3000)]
+    moments = [NOON + timedelta(seconds=i) for i in range(_markup.ROWS + 3000)]
     points = "".join(
         f'<trkpt lat="{60 + i % 500 / 20}" lon="25"><time>{at.isoformat()}</time></trkpt>\n'
         for i, at in enumerate(moments)
@@ -204,9 +204,9 @@ def test_what_a_damaged_table_raises_is_not_behind_the_error(tmp_path: Path) -> 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from hereish.traces import parquet
-    from hereish.traces.piece import Unreadable
-    from hereish.traces.sources import find
+    from hereish.traces.discovery import find
+    from hereish.traces.formats import parquet
+    from hereish.traces.table import Unreadable
 
     path = tmp_path / "in.parquet"
     places = {"lat": [60.1234567] * 5000, "lon": [25.0] * 5000, "time": list(range(5000))}
@@ -227,7 +227,7 @@ def test_kept_columns_of_any_type_go_through_a_table(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from hereish.traces import parquet
+    from hereish.traces.formats import parquet
 
     monkeypatch.setattr(parquet, "_GROUP_ROWS", 2)
     words = pa.dictionary(pa.int32(), pa.string())

@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 import hereish
 from hereish.errors import ParameterError, PartError, PointError
 from hereish.traces import Budgets, sanitize_frame
+from hereish.traces.budgets import EachTrace, sanitize_rows
 from hereish.traces.files import sanitize_files
 from hereish.traces.names import name_key, same_name
-from hereish.traces.rows import EachTrace, sanitize_rows
 
 PRIVACY = hereish.Privacy(math.log(10), 100)
 BUDGET = PRIVACY.eps_per_m * (1 + 1e-9)

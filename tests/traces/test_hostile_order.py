@@ -27,11 +27,12 @@ from hypothesis import strategies as st
 
 import hereish
 from hereish.errors import PointError
-from hereish.pictures.pairs import paired
-from hereish.traces import geojson, gpx, parquet, parse, sanitize_frame, spool, work
+from hereish.traces import merging, pipeline, sanitize_frame
+from hereish.traces.budgets import EachTrace, sanitize_rows
 from hereish.traces.files import load, sanitize_files
-from hereish.traces.piece import Columns
-from hereish.traces.rows import EachTrace, sanitize_rows
+from hereish.traces.formats import _text, geojson, gpx, parquet
+from hereish.traces.table import Columns
+from hereish.viewer.pairs import paired
 
 PRIVACY = hereish.Privacy(math.log(10), 100)
 # Each report costs the same, so which are released does not depend on noise.
@@ -277,15 +278,15 @@ def small_units(rows: int) -> Iterator[None]:
     """A few rows stand for millions: none of the files fits into memory."""
     with pytest.MonkeyPatch.context() as patch:
         for module, name in (
-            (work, "PIECE_ROWS"),
-            (parse, "PIECE_ROWS"),
-            (parse, "BLOCK_ROWS"),
+            (pipeline, "PIECE_ROWS"),
+            (_text, "PIECE_ROWS"),
+            (_text, "BLOCK_ROWS"),
             (parquet, "PIECE_ROWS"),
             (parquet, "_GROUP_ROWS"),
             (gpx, "ROWS"),
             (geojson, "ROWS"),
-            (spool, "BLOCK_ROWS"),
-            (spool, "_IN_MEMORY"),
+            (merging, "BLOCK_ROWS"),
+            (merging, "_IN_MEMORY"),
         ):
             patch.setattr(module, name, rows)
         yield

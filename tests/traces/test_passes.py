@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import hereish
-from hereish.traces import files, output, work
-from hereish.traces.piece import Columns
+from hereish.traces import files, pipeline, writing
+from hereish.traces.table import Columns
 
 HEAD = "user,time,lat,lon\n"
 
@@ -36,13 +36,13 @@ def test_the_number_of_passes_does_not_depend_on_what_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[Any] = []
-    real = output.output
+    real = writing.output
 
     def counted(*given: Any, **named: Any) -> Any:
         begun.append(given)
         return real(*given, **named)
 
-    monkeypatch.setattr(work, "PIECE_ROWS", 12)
+    monkeypatch.setattr(pipeline, "PIECE_ROWS", 12)
     monkeypatch.setattr(files, "output", counted)
     m = hereish.fixed_utility(hereish.Privacy(level=1.0, radius_m=200), accuracy_m=8000)
     passes, refused = set(), set()

@@ -13,12 +13,12 @@ import pytest
 
 import hereish
 from hereish.errors import PointError
+from hereish.traces.budgets import EachTrace
+from hereish.traces.discovery import ENDINGS
 from hereish.traces.files import load, sanitize_files
-from hereish.traces.piece import FAULTS, Columns, Fault, Piece
-from hereish.traces.rows import EachTrace
-from hereish.traces.sources import ENDINGS
+from hereish.traces.table import FAULTS, Columns, Fault, Piece
+from tests.support.paths import DATA
 
-DATA = Path(__file__).parents[2].parent / "shared" / "data"
 PRIVACY = hereish.Privacy(math.log(10), 100)
 DAILY = hereish.fixed_utility(PRIVACY, 3000, window=hereish.Day("Asia/Shanghai"))
 GEOLIFE, TDRIVE = DATA / "geolife-raw", DATA / "tdrive-raw"

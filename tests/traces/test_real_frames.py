@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,8 @@ import pytest
 
 import hereish
 from hereish.traces import sanitize_frame
+from tests.support.paths import GEOLIFE
 
-GEOLIFE = Path(__file__).parents[3] / "shared" / "data" / "geolife.parquet"
 PRIVACY = hereish.Privacy(level=math.log(10), radius_m=100)
 
 

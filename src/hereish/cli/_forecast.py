@@ -10,11 +10,11 @@ from typing import TypeVar
 
 import click
 
-from hereish.cli import options, units
-from hereish.cli.words import long
+from hereish.cli import _options, _units
+from hereish.cli._wording import long
 from hereish.errors import HereishError
 from hereish.forecast import End, Forecast, forecast, lasts_share
-from hereish.gateway.policy import Policy
+from hereish.gateway.ledger.policy import Policy
 
 # Shares of the made-up days: of what is said to last, and of what is recommended because it does.
 # Real days fall a little short of them.
@@ -50,13 +50,13 @@ def tell(policy: Policy, words: str, *arguments: str) -> None:
     click.echo(sentences(policy, found))
     if lasts(found):
         return
-    said = options.said()
+    said = _options.said()
     changes = remedies(policy, tuned="settings" in said)
     if changes:
         whole = "the whole day" if policy.window == "day" else "whole windows"
         click.echo(f"For {whole}, one of:")
     for change in changes:
-        click.echo(f"  {options.command_line(words, arguments, said | change)}")
+        click.echo(f"  {_options.command_line(words, arguments, said | change)}")
 
 
 def sentences(policy: Policy, found: Forecast) -> str:
@@ -189,9 +189,9 @@ def _reports(policy: Policy, length_s: float) -> Change | None:
 
 def _interval(policy: Policy, length_s: float) -> Change | None:
     longer = [
-        text for text in _INTERVALS if policy.interval_s < units.duration_s(text) <= length_s / 2
+        text for text in _INTERVALS if policy.interval_s < _units.duration_s(text) <= length_s / 2
     ]
-    best = _first(longer, lambda text: replace(policy, interval_s=units.duration_s(text)))
+    best = _first(longer, lambda text: replace(policy, interval_s=_units.duration_s(text)))
     return None if best is None else {"every": best}
 
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import click
 
-from hereish.cli import options, units
-from hereish.cli.datasets import identity, trajectories
-from hereish.cli.progress import Progress
-from hereish.cli.words import far
+from hereish.cli import _options, _units
+from hereish.cli._datasets import identity, trajectories
+from hereish.cli._progress import Progress
+from hereish.cli._wording import far
+from hereish.core.privacy import Privacy
 from hereish.errors import ParameterError
-from hereish.evaluation import data, given, study
+from hereish.evaluation import dataset, query_files, study
+from hereish.evaluation.break_even import Payoff, payoff
 from hereish.evaluation.configurations import Setting
-from hereish.evaluation.payoff import Payoff, payoff
-from hereish.privacy import Privacy
-from hereish.traces.piece import Columns
+from hereish.traces.table import Columns
 
 EXAMPLE = """\b
 Examples:
@@ -32,14 +32,14 @@ _WHAT, _HOW = "What is evaluated", "How it runs"
 _SHOWN = (0.0, 0.2, 0.5, 1.0)  # of p, in the terminal
 
 
-@click.command(cls=options.Command, epilog=EXAMPLE, short_help="the paper's case study")
+@click.command(cls=_options.Command, epilog=EXAMPLE, short_help="the paper's case study")
 @click.argument("names", nargs=-1, metavar="[DATA]...", type=click.Path())
-@options.output(
+@_options.output(
     "FOLDER",
     "For results.parquet and the figures; what is finished there is not done again.",
     folder=True,
 )
-@options.option(
+@_options.option(
     _WHAT,
     "--sampled",
     multiple=True,
@@ -47,7 +47,7 @@ _SHOWN = (0.0, 0.2, 0.5, 1.0)  # of p, in the terminal
     type=click.Path(),
     help="Query traces that are sampled already: trace_id, t, lat, lon. More than once.",
 )
-@options.option(
+@_options.option(
     _WHAT,
     "--sampling",
     type=click.Choice(["authors", "gaps", "both"]),
@@ -55,25 +55,25 @@ _SHOWN = (0.0, 0.2, 0.5, 1.0)  # of p, in the terminal
     show_default=True,
     help="What a silent logger means: somebody who is still (authors), or the end of a trace.",
 )
-@options.option(
+@_options.option(
     _WHAT, "--as-published", is_flag=True, help="By the rules of the authors' program, not by ours."
 )
-@options.option(_WHAT, "--quick", is_flag=True, help="One sample of 500 traces.")
-@options.option(
+@_options.option(_WHAT, "--quick", is_flag=True, help="One sample of 500 traces.")
+@_options.option(
     _WHAT,
     "--samples",
     type=click.IntRange(1),
     help="Of each trace, or runs of each that is given. 10 if not given.",
 )
-@options.promise
-@options.option(
+@_options.promise
+@_options.option(
     "How it is spent",
     "--accuracy",
     default="3km",
     show_default=True,
     help="Of the fixed utility.",
 )
-@options.option(
+@_options.option(
     "How it is spent",
     "--reports",
     type=click.IntRange(2),
@@ -81,20 +81,20 @@ _SHOWN = (0.0, 0.2, 0.5, 1.0)  # of p, in the terminal
     show_default=True,
     help="Of the fixed rate.",
 )
-@options.option(
+@_options.option(
     "How it is spent",
     "--skip-speed",
     default="30km/h",
     show_default=True,
     help="Where tests are skipped.",
 )
-@options.columns
-@options.option(
+@_options.columns
+@_options.option(
     _HOW, "--seed", type=int, default=1, show_default=True, help="The same table again."
 )
-@options.option(_HOW, "--jobs", type=click.IntRange(1), help="Threads. All cores if not.")
-@options.option(_HOW, "--quiet", is_flag=True, help="Say nothing unless it fails.")
-@options.option(_HOW, "--json", "as_json", is_flag=True, help="The results for programs.")
+@_options.option(_HOW, "--jobs", type=click.IntRange(1), help="Threads. All cores if not.")
+@_options.option(_HOW, "--quiet", is_flag=True, help="Say nothing unless it fails.")
+@_options.option(_HOW, "--json", "as_json", is_flag=True, help="The results for programs.")
 def command(
     names: tuple[str, ...],
     out: str,
@@ -127,10 +127,10 @@ def command(
     """
     asked = study.Study(
         setting=Setting(
-            privacy=Privacy(units.level(level), units.length_m(radius)),
-            accuracy_m=units.length_m(accuracy),
+            privacy=Privacy(_units.level(level), _units.length_m(radius)),
+            accuracy_m=_units.length_m(accuracy),
             reports=reports,
-            skip_kmh=units.speed_kmh(skip_speed),
+            skip_kmh=_units.speed_kmh(skip_speed),
             as_published=as_published,
         ),
         samples=1 if quick else samples or 10,
@@ -139,7 +139,7 @@ def command(
     )
     if user is not None and user.startswith("@"):
         raise ParameterError("--user names a column here; trajectories are told by --trace")
-    columns = Columns(user, trace, time, lat, lon, zone=options.zone(time_zone))
+    columns = Columns(user, trace, time, lat, lon, zone=_options.zone(time_zone))
     threads = jobs or os.cpu_count() or 1
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
@@ -170,23 +170,23 @@ def command(
 
 def _given(names: tuple[str, ...]) -> Iterator[study.Cell]:
     for name in names:
-        queries, p = given.read(name)
-        yield study.given_cell(given.dataset(name), identity([Path(name)]), p, queries)
+        queries, p = query_files.read(name)
+        yield study.given_cell(query_files.dataset(name), identity([Path(name)]), p, queries)
 
 
 def _figures(
-    rows: list[study.Row], sets: list[data.Trajectories], asked: study.Study, folder: Path
+    rows: list[study.Row], sets: list[dataset.Trajectories], asked: study.Study, folder: Path
 ) -> int:
     try:
-        from hereish.evaluation import figures
+        from hereish.evaluation.figures import files
     except ImportError:
         click.echo("hereish: note: figures need more: pip install 'hereish[plot]'", err=True)
         return 0
-    drawn = len(figures.draw(rows, folder))
+    drawn = len(files.draw(rows, folder))
     if sets:
-        kept, slow = data.of_somebody_on_foot(sets[0])
+        kept, slow = dataset.of_somebody_on_foot(sets[0])
         path = folder / "true-trace.png"
-        drawn += figures.draw_trace(kept, slow, path, asked.seed, asked.setting)
+        drawn += files.draw_trace(kept, slow, path, asked.seed, asked.setting)
     return drawn
 
 
@@ -210,14 +210,14 @@ def summary(rows: list[study.Row], setting: Setting) -> str:
     """The main numbers in a table for each data set and sampling."""
     groups = list(dict.fromkeys((row["dataset"], row["sampling"]) for row in rows))
     parts = []
-    for dataset, sampling in groups:
-        own = [row for row in rows if (row["dataset"], row["sampling"]) == (dataset, sampling)]
+    for name, sampling in groups:
+        own = [row for row in rows if (row["dataset"], row["sampling"]) == (name, sampling)]
         told = {row["p"] for row in own}
         ps: list[float | None] = [p for p in _SHOWN if p in told] or sorted(
             told, key=lambda p: p or 0.0
         )
         traces = max(row["traces"] for row in own)
-        parts.append(f"{dataset}, sampling: {sampling}, up to {traces:,} query traces\n")
+        parts.append(f"{name}, sampling: {sampling}, up to {traces:,} query traces\n")
         parts[-1] += _table(own, ps) + "\n" + _pays(payoff(own, setting))
     return "\n\n".join(parts)
 

@@ -6,8 +6,8 @@ import json
 
 import click
 
-from hereish.cli import gateway_options, options
-from hereish.cli.gateway_options import Where
+from hereish.cli import _gateway_options, _options
+from hereish.cli._gateway_options import Where
 from hereish.errors import ParameterError
 
 EXAMPLE = """\b
@@ -27,10 +27,10 @@ def command() -> None:
     """
 
 
-@command.command(cls=options.Command)
+@command.command(cls=_options.Command)
 @click.argument("user", metavar="USER")
 @click.argument("address", metavar="URL")
-@options.option(
+@_options.option(
     "What is sent",
     "--format",
     "form",
@@ -38,27 +38,29 @@ def command() -> None:
     required=True,
     help="OwnTracks, Overland or OsmAnd (Traccar) over HTTP, or OwnTracks over MQTT.",
 )
-@options.option(
+@_options.option(
     "What is sent",
     "--device",
     metavar="ID",
     help="What the receiver knows the device by, such as Traccar's identifier.",
 )
-@options.option(
+@_options.option(
     "What is sent",
     "--no-accuracy",
     is_flag=True,
     help="Leave out the noise radius, for receivers that hide what is not accurate.",
 )
-@options.option("Signing in", "--login", metavar="NAME", help="User name at the receiver.")
-@options.option(
+@_options.option("Signing in", "--login", metavar="NAME", help="User name at the receiver.")
+@_options.option(
     "Signing in",
     "--password",
     is_flag=True,
     help="Ask for the password, or read it from standard input.",
 )
-@options.option("Signing in", "--bearer", is_flag=True, help="Ask for a token instead, or read it.")
-@options.option(
+@_options.option(
+    "Signing in", "--bearer", is_flag=True, help="Ask for a token instead, or read it."
+)
+@_options.option(
     "Signing in",
     "--header",
     "headers",
@@ -66,7 +68,7 @@ def command() -> None:
     metavar="NAME:VALUE",
     help="Sent along, such as X-Limit-U:alice. More than once.",
 )
-@gateway_options.where
+@_gateway_options.where
 def add(
     user: str,
     address: str,
@@ -83,10 +85,10 @@ def add(
     encrypted with the key of the ledger.
     """
     told = dict(_header(header) for header in headers)
-    secret = gateway_options.secret("Password") if password else None
-    token = gateway_options.secret("Token") if bearer else None
+    secret = _gateway_options.secret("Password") if password else None
+    token = _gateway_options.secret("Token") if bearer else None
     with where.opened() as ledger:
-        from hereish.gateway import destinations
+        from hereish.gateway.admin import destinations
 
         number = destinations.add(
             ledger,
@@ -106,14 +108,14 @@ def add(
         click.echo(f"hereish: note: {added.note}", err=True)
 
 
-@command.command("list", cls=options.Command)
+@command.command("list", cls=_options.Command)
 @click.argument("user", metavar="USER")
-@options.option("Other", "--json", "as_json", is_flag=True, help="The same for programs.")
-@gateway_options.where
+@_options.option("Other", "--json", "as_json", is_flag=True, help="The same for programs.")
+@_gateway_options.where
 def list_(user: str, as_json: bool, where: Where) -> None:
     """List where a user's releases go, what waits, and why."""
     with where.opened() as ledger:
-        from hereish.gateway import destinations
+        from hereish.gateway.admin import destinations
 
         found = destinations.listed(ledger, user)
     if as_json:
@@ -126,14 +128,14 @@ def list_(user: str, as_json: bool, where: Where) -> None:
         click.echo("nothing is forwarded: hereish forward add USER URL --format …", err=True)
 
 
-@command.command(cls=options.Command)
+@command.command(cls=_options.Command)
 @click.argument("user", metavar="USER")
 @click.argument("number", type=int, metavar="NUMBER")
-@gateway_options.where
+@_gateway_options.where
 def remove(user: str, number: int, where: Where) -> None:
     """Send nothing there any more, not even what waits. NUMBER is as hereish forward list says."""
     with where.opened() as ledger:
-        from hereish.gateway import destinations
+        from hereish.gateway.admin import destinations
 
         destinations.remove(ledger, user, number)
     click.echo("removed")

@@ -7,8 +7,8 @@ import time
 
 import click
 
-from hereish.cli import gateway_options, options, units
-from hereish.cli.gateway_options import Where
+from hereish.cli import _gateway_options, _options, _units
+from hereish.cli._gateway_options import Where
 
 EXAMPLE = """\b
 Examples:
@@ -17,7 +17,7 @@ Examples:
   hereish ledger accept --yes
   hereish ledger mark --yes
 """
-_JSON = options.option("Other", "--json", "as_json", is_flag=True, help="The same for programs.")
+_JSON = _options.option("Other", "--json", "as_json", is_flag=True, help="The same for programs.")
 
 
 @click.group(epilog=EXAMPLE, short_help="looking after the gateway's ledger")
@@ -25,15 +25,15 @@ def command() -> None:
     """Look at the ledger, forget old releases, and go on after a restore."""
 
 
-@command.command(cls=options.Command)
+@command.command(cls=_options.Command)
 @_JSON
-@gateway_options.where
+@_gateway_options.where
 def status(where: Where, as_json: bool) -> None:
     """Say how much is in the ledger, and whether it stands at its high-water mark."""
     with where.opened(check=False) as ledger:
-        from hereish.gateway import upkeep
+        from hereish.gateway.admin import maintenance
 
-        found = upkeep.status(ledger)
+        found = maintenance.status(ledger)
     if as_json:
         judged = {"restored": found.restored, "set_back": found.set_back}
         click.echo(json.dumps(found._asdict() | judged, indent=2))
@@ -64,8 +64,8 @@ def status(where: Where, as_json: bool) -> None:
         )
 
 
-@command.command(cls=options.Command)
-@options.option(
+@command.command(cls=_options.Command)
+@_options.option(
     "What is forgotten",
     "--older-than",
     required=True,
@@ -73,56 +73,56 @@ def status(where: Where, as_json: bool) -> None:
     help="Such as 90d: releases for earlier times, those that wait to be forwarded too, ids "
     "of reports and counts.",
 )
-@gateway_options.where
+@_gateway_options.where
 def prune(older_than: str, where: Where) -> None:
     """Forget old releases. Budgets stay as they are; a report that is sent again after its release
     was forgotten gets nothing, and costs nothing.
     """
-    age_s = units.duration_s(older_than)
+    age_s = _units.duration_s(older_than)
     with where.opened() as ledger:
-        from hereish.gateway import upkeep
+        from hereish.gateway.admin import maintenance
 
-        gone = upkeep.prune(ledger, time.time() - age_s)
+        gone = maintenance.prune(ledger, time.time() - age_s)
     click.echo(f"forgot {', '.join(f'{count} {name}' for name, count in gone.items())}")
 
 
-@command.command(cls=options.Command)
-@options.option("Other", "--yes", is_flag=True, help="Do it without asking.")
-@options.option(
+@command.command(cls=_options.Command)
+@_options.option("Other", "--yes", is_flag=True, help="Do it without asking.")
+@_options.option(
     "Other", "--anyway", is_flag=True, help="Even if the ledger stands at its high-water mark."
 )
-@gateway_options.where
+@_gateway_options.where
 def accept(yes: bool, anyway: bool, where: Where) -> None:
     """Go on with a ledger that was restored from a backup. What was spent after the backup is not
     in it, so every window that has begun counts as spent, for all users; a user with the window
     none has no other.
     """
     with where.opened(check=False) as ledger:
-        from hereish.gateway import upkeep
+        from hereish.gateway.admin import maintenance
 
-        if not (upkeep.status(ledger).restored or anyway):
+        if not (maintenance.status(ledger).restored or anyway):
             click.echo("the ledger stands at its high-water mark: there is nothing to accept")
             return
-    gateway_options.sure(
+    _gateway_options.sure(
         "Take the present window of every user as spent, and go on from the next?", yes
     )
     with where.opened(check=False) as ledger:
-        from hereish.gateway import upkeep
+        from hereish.gateway.admin import maintenance
 
-        closed = upkeep.accept(ledger)
+        closed = maintenance.accept(ledger)
     click.echo(f"closed the present window of {closed} user(s); it goes on with the next one")
 
 
-@command.command(cls=options.Command)
-@options.option("Other", "--yes", is_flag=True, help="Do it without asking.")
-@gateway_options.where
+@command.command(cls=_options.Command)
+@_options.option("Other", "--yes", is_flag=True, help="Do it without asking.")
+@_gateway_options.where
 def mark(yes: bool, where: Where) -> None:
     """Make a new high-water mark for a ledger that is no backup: on another machine that serves the
     same database, or after the database has moved.
     """
-    gateway_options.sure("Is this the ledger as it was left, and not a backup of it?", yes)
+    _gateway_options.sure("Is this the ledger as it was left, and not a backup of it?", yes)
     with where.opened(check=False) as ledger:
-        from hereish.gateway import upkeep
+        from hereish.gateway.admin import maintenance
 
-        last = upkeep.take_as_it_is(ledger)
+        last = maintenance.take_as_it_is(ledger)
     click.echo(f"the mark is at entry {last}")

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from hereish.cli import _forecast, gateway_options, options
-from hereish.cli.words import far
+from hereish.cli import _forecast, _gateway_options, _options
+from hereish.cli._wording import far
+from hereish.core.privacy import Privacy
 from hereish.forecast import Outlook, outlook
-from hereish.privacy import Privacy
 
 EXAMPLE = """\b
 Examples:
@@ -22,16 +22,16 @@ Examples:
 
 
 @click.command(
-    cls=options.Command, epilog=EXAMPLE, short_help="what a setting means, before it is used"
+    cls=_options.Command, epilog=EXAMPLE, short_help="what a setting means, before it is used"
 )
-@gateway_options.policy
-@options.option("Other", "--json", "as_json", is_flag=True, help="The same numbers for programs.")
+@_gateway_options.policy
+@_options.option("Other", "--json", "as_json", is_flag=True, help="The same numbers for programs.")
 def command(as_json: bool, **said: Any) -> None:
     """Say what a setting means: how far reports lie from the truth, how many there are, when the
     budget will be gone, and what an observer can tell. Give --accuracy or --reports. The options
     are those of hereish user add.
     """
-    policy = gateway_options.policy_of(**said)
+    policy = _gateway_options.policy_of(**said)
     built = policy.build()
     numbers = outlook(built)
     if as_json:

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import click
 import numpy as np
 
-from hereish import sample
-from hereish.arrays import Floats, Ints
-from hereish.cli import options
+from hereish import synthetic
+from hereish.cli import _options
+from hereish.core.types import Floats, Ints
 from hereish.errors import ParameterError
-from hereish.traces.clock import iso
-from hereish.traces.sources import format_of
+from hereish.traces.discovery import format_of
+from hereish.traces.formats._times import iso
 
 EXAMPLE = """\b
 Examples:
@@ -36,9 +36,9 @@ class _Person(NamedTuple):
             yield time, lat, lon
 
 
-@click.command(cls=options.Command, epilog=EXAMPLE, short_help="a made-up day to try things on")
-@options.output("OUT", "Its name says how.")
-@options.option(
+@click.command(cls=_options.Command, epilog=EXAMPLE, short_help="a made-up day to try things on")
+@_options.output("OUT", "Its name says how.")
+@_options.option(
     "What is in it",
     "--users",
     type=click.IntRange(1, 10_000),
@@ -46,13 +46,13 @@ class _Person(NamedTuple):
     show_default=True,
     help="How many people.",
 )
-@options.option(
+@_options.option(
     "What is in it",
     "--points",
     type=click.IntRange(1, 100_000),
     help="Of each person; about 35 if not given. A logger makes thousands.",
 )
-@options.option(
+@_options.option(
     "What is in it", "--seed", type=int, default=9, show_default=True, help="For another day."
 )
 def command(out: str, users: int, points: int | None, seed: int) -> None:
@@ -60,7 +60,7 @@ def command(out: str, users: int, points: int | None, seed: int) -> None:
 
     Nothing in it comes from anybody's life.
     """
-    day = sample.day(users, seed, points_each=points)
+    day = synthetic.day(users, seed, points_each=points)
     at_us = np.floor(day.at_s).astype(np.int64) * 1_000_000
     spans = [slice(*ends) for ends in zip(day.offsets[:-1], day.offsets[1:], strict=True)]
     people = [

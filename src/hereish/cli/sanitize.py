@@ -11,18 +11,18 @@ from typing import NoReturn, get_args
 
 import click
 
-from hereish.cli import options, units
-from hereish.cli.progress import Progress
-from hereish.cli.words import far
-from hereish.mechanism import OnExhausted, PredictiveMechanism
+from hereish.cli import _options, _units
+from hereish.cli._progress import Progress
+from hereish.cli._wording import far
+from hereish.core.mechanism import OnExhausted, PredictiveMechanism
+from hereish.core.windows import Day, NoReset, Window
+from hereish.traces.budgets import EachTrace
+from hereish.traces.discovery import FORMATS, STANDARD
 from hereish.traces.files import sanitize_files
 from hereish.traces.order import ORDERS, Order
-from hereish.traces.output import SplitBy
-from hereish.traces.piece import Columns
-from hereish.traces.rows import EachTrace
-from hereish.traces.sources import FORMATS, STANDARD
-from hereish.traces.tally import Tally
-from hereish.windows import Day, NoReset, Window
+from hereish.traces.summary import Tally
+from hereish.traces.table import Columns
+from hereish.traces.writing import SplitBy
 
 EXAMPLE = """\b
 Examples:
@@ -38,13 +38,13 @@ read from standard output before it was closed.
 """
 
 
-@click.command(cls=options.Command, epilog=EXAMPLE, short_help="traces in, sanitised traces out")
+@click.command(cls=_options.Command, epilog=EXAMPLE, short_help="traces in, sanitised traces out")
 @click.argument("inputs", nargs=-1, required=True, metavar="IN...", type=click.Path())
-@options.output("OUT", "File, folder or -.")
-@options.option(
+@_options.output("OUT", "File, folder or -.")
+@_options.option(
     "Where to", "--to", type=click.Choice(FORMATS), help="Of OUT, where its name does not tell."
 )
-@options.option(
+@_options.option(
     "Where to",
     "--order",
     type=click.Choice(ORDERS),
@@ -53,7 +53,7 @@ read from standard output before it was closed.
     help="Rows by user, trace and time, or as they come in. The order of the input is then "
     "published: if it is that of places, it can tell them better than the reports do.",
 )
-@options.option(
+@_options.option(
     "Where to",
     "--split-by",
     type=click.Choice(get_args(SplitBy)),
@@ -62,10 +62,10 @@ read from standard output before it was closed.
     help="Files of a folder: one for each that was read, which tells how the input lay in files, "
     "or one for each user.",
 )
-@options.promise
-@options.spending
-@options.tuning
-@options.option(
+@_options.promise
+@_options.spending
+@_options.tuning
+@_options.option(
     "What has one budget",
     "--window",
     type=click.Choice(["none", "day", "trace"]),
@@ -73,32 +73,32 @@ read from standard output before it was closed.
     show_default=True,
     help="All reports of a user, those of a day, or those of a trace.",
 )
-@options.option(
+@_options.option(
     "What has one budget",
     "--every",
     metavar="DURATION",
     help="Take each user's points at least this far apart, such as 5min. A log with a fix every "
     "two seconds does not fit a budget; thirty reports a day do.",
 )
-@options.on_exhausted("What has one budget")
-@options.columns
-@options.option("What is read", "--drop-bad", is_flag=True, help="Leave out what cannot be used.")
-@options.option(
+@_options.on_exhausted("What has one budget")
+@_options.columns
+@_options.option("What is read", "--drop-bad", is_flag=True, help="Leave out what cannot be used.")
+@_options.option(
     "What is read",
     "--keep",
     multiple=True,
     metavar="COLUMN",
     help="Pass this column on as it is: your choice, and it may tell a place. More than once.",
 )
-@options.option("How it runs", "--seed", type=int, help="Repeatable, and therefore NOT PRIVATE.")
-@options.option(
+@_options.option("How it runs", "--seed", type=int, help="Repeatable, and therefore NOT PRIVATE.")
+@_options.option(
     "How it runs",
     "--jobs",
     type=click.IntRange(1),
     help="Files read at a time. One a core if not.",
 )
-@options.option("How it runs", "--quiet", is_flag=True, help="Say nothing unless it fails.")
-@options.option("How it runs", "--json", "as_json", is_flag=True, help="The summary for programs.")
+@_options.option("How it runs", "--quiet", is_flag=True, help="Say nothing unless it fails.")
+@_options.option("How it runs", "--json", "as_json", is_flag=True, help="The summary for programs.")
 def command(
     inputs: tuple[str, ...],
     out: str,
@@ -138,7 +138,7 @@ def command(
     if settings is not None:
         built = _tuned(settings, _window(window, time_zone), on_exhausted)
     else:
-        built = options.mechanism(
+        built = _options.mechanism(
             level,
             radius,
             accuracy,
@@ -148,8 +148,8 @@ def command(
             window=_window(window, time_zone),
             on_exhausted=on_exhausted,
         )
-    every_s = None if every is None else units.duration_s(every)
-    user, users_from = options.users(user)
+    every_s = None if every is None else _units.duration_s(every)
+    user, users_from = _options.users(user)
     replaced = out != STANDARD and Path(out).is_file()
     signal.signal(signal.SIGTERM, _stop)
     with Progress("sanitising", quiet) as progress:
@@ -157,7 +157,7 @@ def command(
             inputs,
             out,
             built,
-            columns=Columns(user, trace, time, lat, lon, keep, options.zone(time_zone)),
+            columns=Columns(user, trace, time, lat, lon, keep, _options.zone(time_zone)),
             users_from=users_from,
             every_s=every_s,
             drop_bad=drop_bad,
@@ -189,8 +189,8 @@ def _tuned(name: str, window: Window, on_exhausted: OnExhausted) -> PredictiveMe
     """The mechanism of a file of settings, which says everything that these options say."""
     from hereish.evaluation.settings import read
 
-    options.unless_in_settings()
-    return options.warned(read(name).mechanism(window, on_exhausted))
+    _options.unless_in_settings()
+    return _options.warned(read(name).mechanism(window, on_exhausted))
 
 
 def _window(name: str, time_zone: str | None) -> Window:

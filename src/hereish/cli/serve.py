@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hereish.cli import gateway_options, options
-from hereish.cli.gateway_options import Where
+from hereish.cli import _gateway_options, _options
+from hereish.cli._gateway_options import Where
 from hereish.errors import HereishError, ParameterError
 
 if TYPE_CHECKING:
-    from hereish.gateway.ledger import Ledger
+    from hereish.gateway.ledger.ledger import Ledger
 
 DEFAULT_PORT = 8035
 EXAMPLE = """\b
@@ -35,15 +35,15 @@ are under way.
 
 
 @click.command(
-    cls=options.Command, epilog=EXAMPLE, short_help="the gateway: a phone in, a private place out"
+    cls=_options.Command, epilog=EXAMPLE, short_help="the gateway: a phone in, a private place out"
 )
-@options.option(
+@_options.option(
     "How it runs", "--demo", is_flag=True, help="A made-up user and a ledger that is thrown away."
 )
-@options.option(
+@_options.option(
     "How it runs", "--host", default="127.0.0.1", show_default=True, help="Address to listen on."
 )
-@options.option(
+@_options.option(
     "How it runs",
     "--port",
     type=click.IntRange(1, 65535),
@@ -51,7 +51,7 @@ are under way.
     show_default=True,
     help="Port to listen on.",
 )
-@options.option(
+@_options.option(
     "How it runs",
     "--rate",
     type=click.FloatRange(0),
@@ -59,7 +59,7 @@ are under way.
     show_default=True,
     help="Points per second that each token may send; 0 for no limit.",
 )
-@options.option(
+@_options.option(
     "How it runs",
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
@@ -67,7 +67,7 @@ are under way.
     show_default=True,
     help="Lines of JSON on standard error. None of them has a place in it.",
 )
-@gateway_options.where
+@_gateway_options.where
 def command(
     demo: bool,
     host: str,
@@ -80,17 +80,17 @@ def command(
     what goes on from it is private. A ledger is made if there is none.
     """
     try:
-        from hereish.gateway import logs
-        from hereish.gateway.app import create_app
-        from hereish.gateway.ledger import Ledger
-        from hereish.gateway.places import Places
-        from hereish.gateway.server import serve
+        from hereish.gateway.http.app import create_app
+        from hereish.gateway.http.server import serve
+        from hereish.gateway.ledger.ledger import Ledger
+        from hereish.gateway.observability import logs
+        from hereish.gateway.paths import Places
     except ImportError:
         raise ParameterError("the gateway needs more: pip install 'hereish[gateway]'") from None
     _unless_taken(host, port)
     reached = public_address(host)
     if reached is not None:
-        options.warn(reached)
+        _options.warn(reached)
     logs.set_up(log_level)
     folder = Path(tempfile.mkdtemp(prefix="hereish-demo-")) if demo else None
     try:
@@ -104,7 +104,7 @@ def command(
         ledger = Ledger.open(found)
         if ledger.made and not demo:
             # Not on standard error, where the log is: lines of JSON.
-            click.echo(gateway_options.made_new(found))
+            click.echo(_gateway_options.made_new(found))
         click.echo(_demo(ledger, host, port) if demo else _hello(ledger, host, port))
         if not serve(create_app(ledger, per_s=rate), host, port):
             raise HereishError(f"the gateway could not start on {host} port {port}")
@@ -155,18 +155,18 @@ def _address(host: str, port: int) -> str:
 
 
 def _hello(ledger: Ledger, host: str, port: int) -> str:
-    from hereish.gateway import accounts
+    from hereish.gateway.admin import accounts
 
     words = f"hereish listens on {_address(host, port)}, and ends with Ctrl-C."
     if not accounts.listed(ledger):
-        first = gateway_options.hint("user add", "NAME", accuracy="3km")
+        first = _gateway_options.hint("user add", "NAME", accuracy="3km")
         words += f" There is no user yet: {first}"
     return words
 
 
 def _demo(ledger: Ledger, host: str, port: int) -> str:
-    from hereish.gateway import accounts
-    from hereish.gateway.policy import Policy
+    from hereish.gateway.admin import accounts
+    from hereish.gateway.ledger.policy import Policy
 
     policy = Policy(math.log(10), 100.0, accuracy_m=3000.0, interval_s=10.0)
     accounts.add_user(ledger, "demo", policy)

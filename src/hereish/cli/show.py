@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
-from hereish.cli import options
+from hereish.cli import _options
 from hereish.errors import ParameterError
-from hereish.pictures.page import page
+from hereish.traces.discovery import STANDARD, format_of
 from hereish.traces.files import UsersFrom, load, promise_of
-from hereish.traces.piece import Columns, Piece
-from hereish.traces.sources import STANDARD, format_of
+from hereish.traces.table import Columns, Piece
+from hereish.viewer.page import page
 
 EXAMPLE = """\b
 Examples:
@@ -24,16 +24,16 @@ Examples:
 
 
 @click.command(
-    cls=options.Command,
+    cls=_options.Command,
     epilog=EXAMPLE,
     short_help="true and reported traces on a page for their owner",
 )
 @click.argument("true", metavar="TRUE", type=click.Path())
 @click.argument("reported", metavar="REPORTED", type=click.Path())
-@options.output("PAGE", "Such as page.html.")
-@options.columns
-@options.option("What is read", "--drop-bad", is_flag=True, help="Leave out what cannot be used.")
-@options.option("How it runs", "--quiet", is_flag=True, help="Say nothing unless it fails.")
+@_options.output("PAGE", "Such as page.html.")
+@_options.columns
+@_options.option("What is read", "--drop-bad", is_flag=True, help="Leave out what cannot be used.")
+@_options.option("How it runs", "--quiet", is_flag=True, help="Say nothing unless it fails.")
 def command(
     true: str,
     reported: str,
@@ -60,8 +60,8 @@ def command(
     reported_form = None if Path(reported).is_dir() or format_of(reported) else form
     promise = promise_of(reported, reported_form)
     zone = time_zone or (promise.time_zone if promise is not None else None)
-    user, users_from = options.users(user)
-    columns = Columns(user, trace, time, lat, lon, zone=options.zone(zone))
+    user, users_from = _options.users(user)
+    columns = Columns(user, trace, time, lat, lon, zone=_options.zone(zone))
     # What went into one file has its users there; what stayed apart has them in the names again.
     apart = users_from if Path(reported).is_dir() else None
     text = page(

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hereish.cli import gateway_options, options, units
-from hereish.cli.gateway_options import Where
+from hereish.cli import _gateway_options, _options, _units
+from hereish.cli._gateway_options import Where
 
 if TYPE_CHECKING:
-    from hereish.gateway.accounts import PrimaryDevice
+    from hereish.gateway.admin.accounts import PrimaryDevice
 
 EXAMPLE = """\b
 Examples:
@@ -29,29 +29,29 @@ def command() -> None:
     """
 
 
-@command.command(cls=options.Command)
+@command.command(cls=_options.Command)
 @click.argument("user", metavar="USER")
-@options.option("The device", "--device", required=True, metavar="NAME", help="What to call it.")
-@options.option(
+@_options.option("The device", "--device", required=True, metavar="NAME", help="What to call it.")
+@_options.option(
     "The device",
     "--show-release",
     is_flag=True,
     help="Answer OwnTracks with what was released, as a friend on its map.",
 )
-@options.option(
+@_options.option(
     "The device",
     "--passphrase",
     is_flag=True,
     help="Ask for the encryption key of the OwnTracks app, or read it from standard input.",
 )
-@options.option(
+@_options.option(
     "The device",
     "--primary",
     is_flag=True,
     help="Choose it as the primary device. Unless one was chosen it is the one with the newest "
     "token.",
 )
-@gateway_options.where
+@_gateway_options.where
 def new(
     user: str,
     device: str,
@@ -61,10 +61,10 @@ def new(
     where: Where,
 ) -> None:
     """Make a token for a device, and print it. It cannot be shown again."""
-    secret = gateway_options.secret("OwnTracks encryption key") if passphrase else None
+    secret = _gateway_options.secret("OwnTracks encryption key") if passphrase else None
     with where.opened() as ledger:
-        from hereish.gateway import accounts
-        from hereish.gateway.protocols import owntracks
+        from hereish.gateway.admin import accounts
+        from hereish.gateway.http.protocols import owntracks
 
         if secret is not None:
             owntracks.check_passphrase(secret)
@@ -82,10 +82,10 @@ def new(
     click.echo(_in_words(user, first), err=True)
 
 
-@command.command(cls=options.Command)
+@command.command(cls=_options.Command)
 @click.argument("user", metavar="USER")
 @click.argument("device", metavar="DEVICE")
-@options.option(
+@_options.option(
     "The device",
     "--silence",
     metavar="DURATION",
@@ -93,26 +93,26 @@ def new(
     "said it is twice the interval between reports, and at least an hour. 0: all devices count "
     "alike.",
 )
-@gateway_options.where
+@_gateway_options.where
 def primary(user: str, device: str, silence: str | None, where: Where) -> None:
     """Choose the device whose reports count. It applies from the next report on."""
     silence_s = None
     if silence is not None:
-        silence_s = 0.0 if silence == "0" else units.duration_s(silence)
+        silence_s = 0.0 if silence == "0" else _units.duration_s(silence)
     with where.opened() as ledger:
-        from hereish.gateway import accounts
+        from hereish.gateway.admin import accounts
 
         first = accounts.set_primary(ledger, user, device, silence_s=silence_s)
     click.echo(_in_words(user, first))
 
 
-@command.command(cls=options.Command)
+@command.command(cls=_options.Command)
 @click.argument("token", metavar="TOKEN")
-@gateway_options.where
+@_gateway_options.where
 def revoke(token: str, where: Where) -> None:
     """Never take a token again. TOKEN is its id, as hereish user show lists it, or all of it."""
     with where.opened() as ledger:
-        from hereish.gateway import accounts
+        from hereish.gateway.admin import accounts
 
         accounts.revoke_token(ledger, token)
     click.echo("revoked")

@@ -9,19 +9,19 @@ from pathlib import Path
 import click
 
 import hereish
-from hereish.cli import options, units
-from hereish.cli.datasets import trajectories
-from hereish.cli.progress import Progress
-from hereish.cli.words import far
+from hereish.cli import _options, _units
+from hereish.cli._datasets import trajectories
+from hereish.cli._progress import Progress
+from hereish.cli._wording import far
+from hereish.core.privacy import Privacy
 from hereish.errors import ParameterError
 from hereish.evaluation import settings, tuning
-from hereish.privacy import Privacy
-from hereish.traces.piece import Columns
+from hereish.traces.table import Columns
 
 EXAMPLE = """\b
 Examples:
   hereish tune -o settings.toml --trials 12 --p 0.5
-  hereish tune geolife.parquet -o settings.toml --p 0.1 --trials 8 --picture front.png
+  hereish tune geolife.parquet -o settings.toml --p 0.1 --trials 8 --picture pareto_front.png
   hereish sanitize walk.gpx -o public.gpx --settings settings.toml
 """
 WARNING = (
@@ -31,23 +31,23 @@ WARNING = (
 _WHAT, _HOW = "What is tuned", "How it runs"
 
 
-@click.command(cls=options.Command, epilog=EXAMPLE, short_help="settings that suit your people")
+@click.command(cls=_options.Command, epilog=EXAMPLE, short_help="settings that suit your people")
 @click.argument("names", nargs=-1, metavar="[DATA]...", type=click.Path())
-@options.output("FILE", "Such as settings.toml.")
-@options.promise
-@options.option(
+@_options.output("FILE", "Such as settings.toml.")
+@_options.promise
+@_options.option(
     _WHAT,
     "--accuracy",
     help="Spend as little as possible with errors as of independent noise of this accuracy. 3km if "
     "neither this nor --reports is given.",
 )
-@options.option(
+@_options.option(
     _WHAT,
     "--reports",
     type=click.IntRange(2),
     help="Be as accurate as possible with a budget that lasts for this many reports.",
 )
-@options.option(
+@_options.option(
     _WHAT,
     "--p",
     type=click.FloatRange(0.0, 1.0),
@@ -55,7 +55,7 @@ _WHAT, _HOW = "What is tuned", "How it runs"
     show_default=True,
     help="How often an hour lies between two queries, and not a minute.",
 )
-@options.option(
+@_options.option(
     _WHAT,
     "--sampling",
     type=click.Choice(["authors", "gaps"]),
@@ -63,7 +63,7 @@ _WHAT, _HOW = "What is tuned", "How it runs"
     show_default=True,
     help="What a silent logger means: somebody who is still, or the end of a trace.",
 )
-@options.option(
+@_options.option(
     _WHAT,
     "--skip",
     type=click.Choice(["off", "hard", "tested", "any"]),
@@ -71,8 +71,8 @@ _WHAT, _HOW = "What is tuned", "How it runs"
     show_default=True,
     help="Never spare a test; for a while after fresh noise; also after a passed test; the best.",
 )
-@options.columns
-@options.option(
+@_options.columns
+@_options.option(
     _HOW,
     "--trials",
     type=click.IntRange(4),
@@ -80,7 +80,7 @@ _WHAT, _HOW = "What is tuned", "How it runs"
     show_default=True,
     help="How many to try.",
 )
-@options.option(
+@_options.option(
     _HOW,
     "--train-share",
     type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True),
@@ -88,13 +88,15 @@ _WHAT, _HOW = "What is tuned", "How it runs"
     show_default=True,
     help="Of the users, to tune on; the others are to measure on.",
 )
-@options.option(
+@_options.option(
     _HOW, "--picture", metavar="PNG", type=click.Path(), help="Error against rate of all trials."
 )
-@options.option(_HOW, "--seed", type=int, default=1, show_default=True, help="For the same result.")
-@options.option(_HOW, "--jobs", type=click.IntRange(1), help="Threads. All cores if not.")
-@options.option(_HOW, "--quiet", is_flag=True, help="Say nothing unless it fails.")
-@options.option(_HOW, "--json", "as_json", is_flag=True, help="What was measured, for programs.")
+@_options.option(
+    _HOW, "--seed", type=int, default=1, show_default=True, help="For the same result."
+)
+@_options.option(_HOW, "--jobs", type=click.IntRange(1), help="Threads. All cores if not.")
+@_options.option(_HOW, "--quiet", is_flag=True, help="Say nothing unless it fails.")
+@_options.option(_HOW, "--json", "as_json", is_flag=True, help="What was measured, for programs.")
 def command(
     names: tuple[str, ...],
     out: str,
@@ -130,11 +132,11 @@ def command(
     path = Path(out)
     if path.is_dir() or not path.parent.is_dir():
         raise ParameterError(f"-o must name a file in a folder that is there, found {out}")
-    privacy = Privacy(units.level(level), units.length_m(radius))
-    goal = tuning.Goal.of_accuracy(privacy, units.length_m(accuracy or "3km"))
+    privacy = Privacy(_units.level(level), _units.length_m(radius))
+    goal = tuning.Goal.of_accuracy(privacy, _units.length_m(accuracy or "3km"))
     if reports is not None:
         goal = tuning.Goal(privacy, goal.mean_m, goal.p90_m, 1.0 / reports)
-    columns = Columns(user, trace, time, lat, lon, zone=options.zone(time_zone))
+    columns = Columns(user, trace, time, lat, lon, zone=_options.zone(time_zone))
     threads = jobs or os.cpu_count() or 1
     ((given, _),) = trajectories(names[:1], columns, form, threads, quiet)
     if len(names) > 1:
@@ -167,9 +169,9 @@ def command(
     part.write_text(settings.text(tuned.settings, about, measured), encoding="utf-8")
     part.replace(path)
     if picture is not None:
-        from hereish.evaluation import front
+        from hereish.evaluation.figures import pareto_front
 
-        front.draw(tuned, Path(picture))
+        pareto_front.draw(tuned, Path(picture))
     if as_json:
         click.echo(json.dumps({"about": about, "measured": measured}, indent=2))
     elif not quiet:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hereish.cli import _forecast, gateway_options, options
-from hereish.cli.gateway_options import Where
-from hereish.cli.words import far
+from hereish.cli import _forecast, _gateway_options, _options
+from hereish.cli._gateway_options import Where
+from hereish.cli._wording import far
 
 if TYPE_CHECKING:
-    from hereish.gateway.accounts import Account
-    from hereish.gateway.policy import Policy
+    from hereish.gateway.admin.accounts import Account
+    from hereish.gateway.ledger.policy import Policy
 
 EXAMPLE = """\b
 Examples:
@@ -28,7 +28,7 @@ Examples:
   hereish user enable alice
   hereish user delete bob --yes
 """
-_JSON = options.option("Other", "--json", "as_json", is_flag=True, help="The same for programs.")
+_JSON = _options.option("Other", "--json", "as_json", is_flag=True, help="The same for programs.")
 
 
 @click.group(epilog=EXAMPLE, short_help="who may use the gateway, and with which policy")
@@ -38,35 +38,35 @@ def command() -> None:
     """
 
 
-@command.command(cls=options.Command)
+@command.command(cls=_options.Command)
 @click.argument("name", metavar="NAME")
-@gateway_options.policy
-@gateway_options.where
+@_gateway_options.policy
+@_gateway_options.where
 def add(name: str, where: Where, **said: Any) -> None:
     """Add a user with a policy. Give --accuracy or --reports."""
-    policy = gateway_options.policy_of(**said)
+    policy = _gateway_options.policy_of(**said)
     with where.opened() as ledger:
-        from hereish.gateway import accounts
+        from hereish.gateway.admin import accounts
 
         accounts.add_user(ledger, name, policy)
     click.echo(f"added {name}. {policy.build().guarantee}")
     _forecast.tell(policy, "user policy", name)
-    token = gateway_options.hint("token new", name, device="phone")
+    token = _gateway_options.hint("token new", name, device="phone")
     click.echo(f"Now a token for each device: {token}")
     _note_utc(policy)
 
 
-@command.command(cls=options.Command)
+@command.command(cls=_options.Command)
 @click.argument("name", metavar="NAME")
-@gateway_options.policy
-@gateway_options.where
+@_gateway_options.policy
+@_gateway_options.where
 def policy(name: str, where: Where, **said: Any) -> None:
     """Give a user another policy. It applies from the next window on, so that no window's budget is
     spent twice. All of it is said anew: what is left out has its default.
     """
-    new = gateway_options.policy_of(**said)
+    new = _gateway_options.policy_of(**said)
     with where.opened() as ledger:
-        from hereish.gateway import accounts
+        from hereish.gateway.admin import accounts
 
         version = accounts.set_policy(ledger, name, new)
         waits = accounts.shown(ledger, name).waiting is not None
@@ -76,13 +76,13 @@ def policy(name: str, where: Where, **said: Any) -> None:
     _note_utc(new)
 
 
-@command.command("list", cls=options.Command)
+@command.command("list", cls=_options.Command)
 @_JSON
-@gateway_options.where
+@_gateway_options.where
 def list_(where: Where, as_json: bool) -> None:
     """List the users."""
     with where.opened() as ledger:
-        from hereish.gateway import accounts
+        from hereish.gateway.admin import accounts
 
         found = accounts.listed(ledger)
     if as_json:
@@ -92,51 +92,51 @@ def list_(where: Where, as_json: bool) -> None:
     for name, disabled_s in found:
         click.echo(name if disabled_s is None else f"{name}  (disabled {_date(disabled_s)})")
     if not found:
-        first = gateway_options.hint("user add", "NAME", accuracy="3km")
+        first = _gateway_options.hint("user add", "NAME", accuracy="3km")
         click.echo(f"there is no user yet: {first}", err=True)
 
 
-@command.command(cls=options.Command)
+@command.command(cls=_options.Command)
 @click.argument("name", metavar="NAME")
 @_JSON
-@gateway_options.where
+@_gateway_options.where
 def show(name: str, where: Where, as_json: bool) -> None:
     """Show a user: policy, budget, devices. No place is shown, not even a released one."""
     with where.opened() as ledger:
-        from hereish.gateway import accounts, destinations
+        from hereish.gateway.admin import accounts, destinations
 
         account = accounts.shown(ledger, name)
         forwards = len(destinations.listed(ledger, name))
     click.echo(_as_json(account, forwards) if as_json else _in_words(account, forwards))
 
 
-@command.command(cls=options.Command)
+@command.command(cls=_options.Command)
 @click.argument("name", metavar="NAME")
-@gateway_options.where
+@_gateway_options.where
 def disable(name: str, where: Where) -> None:
     """Refuse all tokens of a user, and forward nothing."""
     _set_disabled(name, True, where)
 
 
-@command.command(cls=options.Command)
+@command.command(cls=_options.Command)
 @click.argument("name", metavar="NAME")
-@gateway_options.where
+@_gateway_options.where
 def enable(name: str, where: Where) -> None:
     """Take the tokens of a disabled user again."""
     _set_disabled(name, False, where)
 
 
-@command.command(cls=options.Command)
+@command.command(cls=_options.Command)
 @click.argument("name", metavar="NAME")
-@options.option("Other", "--yes", is_flag=True, help="Do it without asking.")
-@gateway_options.where
+@_options.option("Other", "--yes", is_flag=True, help="Do it without asking.")
+@_gateway_options.where
 def delete(name: str, yes: bool, where: Where) -> None:
     """Delete a user and all that was released. The name cannot be used again: that would be a
     second budget for the same days.
     """
-    gateway_options.sure(f"Delete {name} and all their releases for ever?", yes)
+    _gateway_options.sure(f"Delete {name} and all their releases for ever?", yes)
     with where.opened() as ledger:
-        from hereish.gateway import accounts
+        from hereish.gateway.admin import accounts
 
         accounts.delete_user(ledger, name)
     click.echo(f"deleted {name}. Backups made before this still hold their releases")
@@ -144,7 +144,7 @@ def delete(name: str, yes: bool, where: Where) -> None:
 
 def _set_disabled(name: str, disabled: bool, where: Where) -> None:
     with where.opened() as ledger:
-        from hereish.gateway import accounts
+        from hereish.gateway.admin import accounts
 
         accounts.set_disabled(ledger, name, disabled)
     click.echo(f"{name} is {'disabled' if disabled else 'enabled'}")
@@ -152,7 +152,7 @@ def _set_disabled(name: str, disabled: bool, where: Where) -> None:
 
 def _note_utc(policy: Policy) -> None:
     """A day that begins in the middle of somebody's day is seldom meant."""
-    if policy.window == "day" and "time_zone" not in options.said():
+    if policy.window == "day" and "time_zone" not in _options.said():
         click.echo(
             "hereish: note: days begin at midnight UTC; give --time-zone, such as Europe/Helsinki, "
             "for those of where the user lives",
@@ -217,7 +217,7 @@ def _in_words(account: Account, forwards: int) -> str:
         marks += [f"revoked {_date(token.revoked_s)}"] if token.revoked_s is not None else []
         rows.append((f"token {token.id}", f"{token.device}: {', '.join(marks)}"))
     if not account.tokens:
-        new = gateway_options.hint("token new", account.name, device="phone")
+        new = _gateway_options.hint("token new", account.name, device="phone")
         rows.append(("tokens", f"none yet: {new}"))
     width = max(len(name) for name, _ in rows)
     table = "\n".join(f"  {name.ljust(width)}   {value}" for name, value in rows)

@@ -11,23 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from hereish.arrays import Bools, Floats, PerLane
-from hereish.batch import sanitize
-from hereish.budget import Plan
-from hereish.evaluation import published
-from hereish.evaluation.outcome import Outcome
-from hereish.evaluation.sampling import Queries
-from hereish.mechanism import (
+from hereish.core.batch import sanitize
+from hereish.core.budget import Plan
+from hereish.core.mechanism import (
     DoesNotPay,
     PredictiveMechanism,
     fixed_rate,
     fixed_utility,
     independent,
 )
-from hereish.privacy import Privacy
-from hereish.run import Run
-from hereish.skip import SkipBySpeed
-from hereish.spaces import Space, Sphere
+from hereish.core.privacy import Privacy
+from hereish.core.run import Run
+from hereish.core.skip import SkipBySpeed
+from hereish.core.spaces import Space, Sphere
+from hereish.core.types import Bools, Floats, PerLane
+from hereish.evaluation import authors_program
+from hereish.evaluation.metrics import Outcome
+from hereish.evaluation.sampling import Queries
 
 MANAGERS = ("fixed_rate", "fixed_utility")
 # Of a square of side 1 and a point anywhere in it: nine out of ten lie within this of the centre.
@@ -88,7 +88,7 @@ def outcome(m: PredictiveMechanism, queries: Queries, seed: int) -> Outcome:
 def _predictive(setting: Setting, manager: str, skip: bool, queries: Queries, seed: int) -> Outcome:
     rule = SkipBySpeed(kmh=setting.skip_kmh) if skip else None
     if setting.as_published:
-        return published.run(
+        return authors_program.run(
             setting.privacy, manager, rule, queries, seed, setting.accuracy_m, setting.reports
         )
     with warnings.catch_warnings():

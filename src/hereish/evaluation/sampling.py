@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hereish.arrays import Bools, Floats, Ints
-from hereish.evaluation.data import Trajectories
+from hereish.core.types import Bools, Floats, Ints
+from hereish.evaluation.dataset import Trajectories
 
 SHORT_S, LONG_S, SPREAD = 60.0, 3600.0, 0.2
 NEAR_S = 300.0

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hereish.core.mechanism import OnExhausted, PredictiveMechanism, fixed_utility
+from hereish.core.privacy import Privacy
+from hereish.core.skip import SkipBySpeed
+from hereish.core.windows import Window
 from hereish.errors import ParameterError
-from hereish.mechanism import OnExhausted, PredictiveMechanism, fixed_utility
-from hereish.privacy import Privacy
-from hereish.skip import SkipBySpeed
-from hereish.windows import Window
 
 # What is in each part of the file, and between which numbers it lies.
 _PARTS: dict[str, dict[str, tuple[float, float]]] = {

@@ -21,8 +21,8 @@ import numpy as np
 import hereish
 from hereish.errors import ParameterError
 from hereish.evaluation.configurations import Configuration, Setting, configurations
-from hereish.evaluation.data import Trajectories, cut_at_silence, of_somebody_on_foot
-from hereish.evaluation.outcome import Numbers, Sums
+from hereish.evaluation.dataset import Trajectories, cut_at_silence, of_somebody_on_foot
+from hereish.evaluation.metrics import Numbers, Sums
 from hereish.evaluation.sampling import Queries, sample
 
 Sampling = Literal["authors", "gaps"]

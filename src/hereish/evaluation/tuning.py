@@ -16,17 +16,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hereish.arrays import Bools, Ints
+from hereish.core.mechanism import DoesNotPay, PredictiveMechanism, fixed_rate, independent
+from hereish.core.privacy import Privacy
+from hereish.core.skip import SkipBySpeed
+from hereish.core.spaces import Sphere
+from hereish.core.types import Bools, Ints
 from hereish.errors import ParameterError
 from hereish.evaluation.configurations import outcome
-from hereish.evaluation.data import Trajectories, cut_at_silence, of_somebody_on_foot
-from hereish.evaluation.outcome import Numbers, Sums
+from hereish.evaluation.dataset import Trajectories, cut_at_silence, of_somebody_on_foot
+from hereish.evaluation.metrics import Numbers, Sums
 from hereish.evaluation.sampling import Queries, sample
 from hereish.evaluation.settings import Settings
-from hereish.mechanism import DoesNotPay, PredictiveMechanism, fixed_rate, independent
-from hereish.privacy import Privacy
-from hereish.skip import SkipBySpeed
-from hereish.spaces import Sphere
 
 Clock = Literal["off", "hard", "tested", "any"]
 SKIP_KMH = 30.0  # only limit / speed matters, which is a time: the pause

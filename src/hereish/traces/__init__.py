@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hereish.traces.rows import Budgets
+from hereish.traces.budgets import Budgets
 
 if TYPE_CHECKING:
     from hereish.traces.frames import sanitize_frame

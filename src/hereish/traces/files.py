@@ -19,20 +19,20 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hereish.core.mechanism import PredictiveMechanism
+from hereish.core.randomness import SECURE, Draws, SeededDraws
+from hereish.core.session import NOT_PRIVATE
+from hereish.core.windows import Day, NoReset
 from hereish.errors import ParameterError, PointError
-from hereish.mechanism import PredictiveMechanism
-from hereish.randomness import SECURE, Draws, SeededDraws
-from hereish.session import NOT_PRIVATE
-from hereish.traces.clean import row_faults, time_faults, unreadable, usable
+from hereish.traces.budgets import EachTrace
+from hereish.traces.discovery import METADATA, Source, find, format_of, module
 from hereish.traces.order import Order, check_order, covered
-from hereish.traces.output import Output, SplitBy, Unsorted, output
-from hereish.traces.piece import NOBODY, Columns, Ids, Piece, Promise, Unreadable, joined_pieces
+from hereish.traces.pipeline import NotInOrder, Work
 from hereish.traces.reading import read_all
-from hereish.traces.rows import EachTrace
-from hereish.traces.sources import METADATA, Source, find, format_of, module
-from hereish.traces.tally import Tally
-from hereish.traces.work import NotInOrder, Work
-from hereish.windows import Day, NoReset
+from hereish.traces.summary import Tally
+from hereish.traces.table import NOBODY, Columns, Ids, Piece, Promise, Unreadable, joined_pieces
+from hereish.traces.validate import row_faults, time_faults, unreadable, usable
+from hereish.traces.writing import Output, SplitBy, Unsorted, output
 
 # Called with the bytes that have been read, all the bytes there are, and the points so far.
 Progress = Callable[[int, int, int], None]

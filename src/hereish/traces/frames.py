@@ -7,22 +7,22 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from hereish.arrays import Floats, Ints
-from hereish.batch import Sanitized
+from hereish.core.batch import Sanitized
+from hereish.core.mechanism import PredictiveMechanism
+from hereish.core.randomness import Draws, KeyedDraws
+from hereish.core.types import Floats, Ints
 from hereish.errors import ParameterError, PointError
-from hereish.mechanism import PredictiveMechanism
-from hereish.randomness import Draws, KeyedDraws
+from hereish.traces.budgets import Budgets, chance, sanitize_rows
+from hereish.traces.foreign_errors import shielded
 from hereish.traces.names import name_key, same_name
 from hereish.traces.order import Order, check_order, covered, inverse, public_order
-from hereish.traces.rows import Budgets, chance, sanitize_rows
-from hereish.traces.shield import shielded
 
 try:
     import narwhals as nw
 except ImportError as missing:
     raise ImportError("data frames need more: pip install 'hereish[frames]'") from missing
 
-from hereish.traces.kept import taken
+from hereish.traces.frame_columns import taken
 
 Frame = TypeVar("Frame")
 WGS84 = "EPSG:4326"

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hereish.arrays import Ints
-from hereish.traces.clock import iso
+from hereish.core.types import Ints
+from hereish.traces.discovery import Source
+from hereish.traces.formats._times import iso
+from hereish.traces.merging import Key
 from hereish.traces.names import name_key, same_name
-from hereish.traces.output import Output
-from hereish.traces.piece import Ids, Piece
-from hereish.traces.sources import Source
-from hereish.traces.spool import Key
+from hereish.traces.table import Ids, Piece
+from hereish.traces.writing import Output
 
 NONE = -1  # the code of an id that is not told
 

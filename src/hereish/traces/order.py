@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from hereish.arrays import Bools, Floats, Ints
+from hereish.core.types import Bools, Floats, Ints
 from hereish.errors import ParameterError
 
 Order = Literal["public", "input"]

@@ -11,8 +11,8 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 
 from hereish.errors import ParameterError
-from hereish.traces.piece import Columns, Piece, Unreadable
-from hereish.traces.sources import Source, module
+from hereish.traces.discovery import Source, module
+from hereish.traces.table import Columns, Piece, Unreadable
 
 _WORTH_PROCESSES = 4 << 20  # bytes; less is read sooner than processes start
 _WHOLE = 64 << 20  # bytes; larger files are not handed over in one go

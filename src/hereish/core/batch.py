@@ -1,0 +1,337 @@
+"""Many traces at once: the same step, one lane a trace, in blocks that stay in cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hereish.core.mechanism import PredictiveMechanism
+from hereish.core.randomness import SECURE, Draws, KeyedDraws, SecureDraws, SeededDraws, Words
+from hereish.core.run import Run
+from hereish.core.session import NOT_PRIVATE
+from hereish.core.step import Prepared, decide, prepare
+from hereish.core.types import Bools, Floats, Ints
+from hereish.core.validation import checked_run, checked_traces
+from hereish.core.windows import NoReset
+from hereish.errors import ParameterError, PartError
+
+# Lanes of a block, and points of a chunk: enough to hide Python, few enough for the cache. No
+# power of two: rows of a rectangle that far apart would fall on the same cache lines.
+LANES = 12_000
+POINTS = 30 * LANES
+
+
+@dataclass(frozen=True)
+class Sanitized:
+    """What `sanitize` released, point by point in the order of its input. All of it is public."""
+
+    value: Floats  # (n, 2), or (n,) on a Line; NaN where nothing was released
+    released: Bools  # (n,)
+    hard: Bools  # (n,) fresh noise
+    eps_test: Floats  # (n,) paid for the test
+    eps_noise: Floats  # (n,) what noise cost if it was hard
+    threshold: Floats  # (n,) ±inf where there was no test
+    spent: Floats  # (k,) the most that any one budget window of the trace cost
+    run: Run | None  # (k lanes) where each trace stands now, if a run was given to go on from
+    guarantee: str
+    private: bool
+
+    @cached_property
+    def cost(self) -> Floats:
+        """(n,) What each point cost: the test, and the noise if it was hard."""
+        return self.eps_test + self.eps_noise * self.hard
+
+    @property
+    def kind(self) -> NDArray[np.str_]:
+        """'hard', 'easy', 'untested', or '' where nothing was released."""
+        easy = np.where(np.isfinite(self.threshold), "easy", "untested")
+        return np.where(self.released, np.where(self.hard, "hard", easy), "")
+
+    def __repr__(self) -> str:
+        warning = "" if self.private else ", NOT PRIVATE"
+        return (
+            f"<Sanitized: {np.count_nonzero(self.released)} of {len(self.released)} points of "
+            f"{len(self.spent)} traces released, {np.count_nonzero(self.hard)} hard{warning}>"
+        )
+
+
+def sanitize(
+    mechanism: PredictiveMechanism,
+    points: ArrayLike,
+    at_s: ArrayLike,
+    offsets: ArrayLike,
+    seed: int | None = None,
+    *,
+    draws: Draws | KeyedDraws | None = None,
+    uniforms: Floats | None = None,
+    users: Sequence[str] | None = None,
+    run: Run | None = None,
+) -> Sanitized:
+    """Sanitise traces laid end to end: trace i is `points[offsets[i]:offsets[i + 1]]`.
+
+    `at_s` are Unix seconds that never fall within a trace. Randomness is secure unless a `seed`
+    (NOT PRIVATE), `draws`, or a row of `uniforms` for each point (NOT PRIVATE) is given; `users`
+    names the traces for KeyedDraws. Each trace has a budget of its own.
+
+    Traces that come in pieces go on from a `run` with a lane for each: `mechanism.run(k)` to begin
+    with, and then the `run` of the last result.
+
+    Guarantee: as the mechanism's, for each trace.
+    """
+    m = mechanism
+    x, times, ends = checked_traces(m, points, at_s, offsets)
+    starts, lengths = ends[:-1], np.diff(ends)
+    source = _source(m, seed, draws, uniforms, users, len(x), len(lengths))
+    if run is not None:
+        run = checked_run(m, run, times, starts, lengths)
+    out = Sanitized(
+        value=np.empty(x.shape),
+        released=np.empty(len(x), dtype=np.bool_),
+        hard=np.empty(len(x), dtype=np.bool_),
+        eps_test=np.empty(len(x)),
+        eps_noise=np.empty(len(x)),
+        threshold=np.empty(len(x)),
+        spent=np.zeros(len(lengths)),
+        run=run,
+        guarantee=m.guarantee_for_each("trace") if source.private else NOT_PRIVATE,
+        private=source.private and m.private,
+    )
+    # Longest first: the lanes that still have points are always the first ones of a block.
+    order = np.arange(len(lengths))
+    if np.any(lengths[1:] > lengths[:-1]):
+        order = np.argsort(-lengths, kind="stable")
+    order = order[: np.count_nonzero(lengths)]
+    scratch = _Scratch()
+    for first in range(0, len(order), LANES):
+        traces = order[first : first + LANES]
+        _block(m, x, times, source, out, scratch, traces, starts[traces], lengths[traces])
+    if out.run is not None:
+        out.run.frozen()
+    return replace(out, value=out.value[:, 0]) if np.ndim(points) == 1 else out
+
+
+def _block(
+    m: PredictiveMechanism,
+    x: Floats,
+    times: Floats,
+    source: _Source,
+    out: Sanitized,
+    scratch: _Scratch,
+    traces: Ints,
+    starts: Ints,
+    lengths: Ints,
+) -> None:
+    """Run some traces, sorted from the longest to the shortest, to their ends."""
+    columns = {name: getattr(out, name) for name in _WRITTEN}
+    run = m.run(len(traces)) if out.run is None else out.run.take(traces).frozen()
+    # With one budget for ever, a lane that stopped never releases again and can be left.
+    final = m.on_exhausted == "stop" and type(m.window) is NoReset
+    done = 0
+    while len(traces):
+        steps = int(min(lengths[0] - done, max(1, POINTS // len(traces))))
+        chunk = _Chunk(scratch, starts, lengths, done, steps)
+        secrets, at_s = chunk.read("secrets", x), chunk.read("times", times)
+        given = None if source.given is None else chunk.read("uniforms", source.given)
+        targets = {name: chunk.blank(name, column) for name, column in columns.items()}
+        most = np.zeros(len(traces))
+        lanes_left = np.searchsorted(-lengths, -np.arange(done, done + steps))
+        for i, n in enumerate(lanes_left.tolist()):
+            if n < len(run.spent):
+                _leave(out, traces[n : len(run.spent)], run.take(slice(n, None)))
+                run = run.take(slice(n))
+            now, here = at_s[i, :n], secrets[i, :, :n].T
+            prepared = prepare(m, run, now)
+            if given is None:
+                u = source.uniforms(m, scratch, traces[:n], prepared, here)
+            else:
+                u = given[i, :, :n].T
+            release, run = decide(m, prepared, here, u)
+            for name, target in targets.items():
+                target[i, ..., :n] = np.transpose(getattr(release, name))
+            np.maximum(most[:n], run.spent, out=most[:n])
+        # The run still points into the scratch space that the next chunk will use.
+        own = {name: getattr(run, name).copy() for name in ("times_s", "tested_at_s")}
+        run = run._replace(**own).frozen()
+        for name, column in columns.items():
+            chunk.write(column, targets[name])
+        out.spent[traces] = np.maximum(out.spent[traces], most)
+        done += steps
+        n = len(run.spent)
+        going_on = lengths[:n] > done
+        if final and 2 * np.count_nonzero(run.ended) > n:
+            over = np.flatnonzero(going_on & run.ended)
+            _refuse(columns, starts[over] + done, lengths[over] - done)
+            going_on[over] = False
+        if np.count_nonzero(going_on) < len(traces):
+            gone, keep = np.flatnonzero(~going_on), np.flatnonzero(going_on)
+            _leave(out, traces[gone], run.take(gone))
+            traces, starts, lengths, run = traces[keep], starts[keep], lengths[keep], run.take(keep)
+
+
+def _leave(out: Sanitized, traces: Ints, run: Run) -> None:
+    """Remember where traces stand that have no more points."""
+    for kept, field in zip(out.run or (), run, strict=False):
+        kept[traces] = field
+
+
+# What is written for each point, and what stands there if nothing is released.
+_WRITTEN = {
+    "value": np.nan,
+    "released": False,
+    "hard": False,
+    "eps_test": 0.0,
+    "eps_noise": 0.0,
+    "threshold": np.inf,
+}
+
+
+def _refuse(columns: dict[str, NDArray[Any]], starts: Ints, counts: Ints) -> None:
+    """Write that nothing was released in `counts` rows from each of `starts`."""
+    before = np.cumsum(counts) - counts
+    rows = np.arange(counts.sum()) + np.repeat(starts - before, counts)
+    for name, column in columns.items():
+        column[rows] = _WRITTEN[name]
+
+
+class _Scratch:
+    """Memory that all chunks use one after the other, so that it is not asked for again."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, NDArray[Any]] = {}
+
+    def get(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        size = int(np.prod(shape))
+        held = self._held.get(name)
+        if held is None or held.size < size:
+            held = self._held[name] = np.empty(size, dtype=dtype)
+        return held[:size].reshape(shape)
+
+
+class _Chunk:
+    """Some steps of some traces as a rectangle: step by step, then coordinates, then lanes.
+
+    Lanes come last so that what the step reads and writes for one coordinate lies together.
+    """
+
+    def __init__(
+        self, scratch: _Scratch, starts: Ints, lengths: Ints, done: int, steps: int
+    ) -> None:
+        lanes, length = len(starts), int(lengths[0])
+        self.shape = (steps, lanes)
+        self.scratch = scratch
+        self._span = slice(done, done + steps)
+        side_by_side = starts[0] + length * np.arange(lanes)
+        self._rows = None
+        if lengths[-1] == length and np.array_equal(starts, side_by_side):
+            self._rows = slice(int(starts[0]), int(starts[0]) + lanes * length)
+            return
+        ahead = done + np.arange(steps)[:, None]
+        self._inside = ahead < lengths
+        self._index = starts + np.where(self._inside, ahead, 0)
+
+    def _view(self, column: NDArray[Any]) -> NDArray[Any]:
+        """The rectangle where it lies, lanes first."""
+        return column[self._rows].reshape(self.shape[1], -1, *column.shape[1:])[:, self._span]
+
+    def blank(self, name: str, column: NDArray[Any]) -> NDArray[Any]:
+        """An empty rectangle for values like these."""
+        steps, lanes = self.shape
+        return self.scratch.get(name, (steps, *column.shape[1:], lanes), column.dtype)
+
+    def read(self, name: str, column: NDArray[Any]) -> NDArray[Any]:
+        """A copy of the rectangle; what lies beyond the end of a trace means nothing."""
+        copied = self.blank(name, column)
+        lanes_last = copied if copied.ndim == 2 else copied.transpose(0, 2, 1)
+        if self._rows is None:
+            lanes_last[...] = column[self._index]
+        else:
+            lanes_last[...] = self._view(column).swapaxes(0, 1)
+        return copied
+
+    def write(self, column: NDArray[Any], rectangle: NDArray[Any]) -> None:
+        """Put a rectangle back in its place."""
+        if rectangle.ndim == 3:
+            rectangle = rectangle.transpose(0, 2, 1)
+        if self._rows is None:
+            column[self._index[self._inside]] = rectangle[self._inside]
+        else:
+            self._view(column)[...] = rectangle.swapaxes(0, 1)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where the uniforms of a batch come from."""
+
+    draws: Draws | KeyedDraws
+    given: Floats | None  # a row for each point; then nothing is drawn
+    begun: Words  # for KeyedDraws: what they need of the user of each trace
+
+    @property
+    def private(self) -> bool:
+        return self.given is None and self.draws.private
+
+    def uniforms(
+        self,
+        m: PredictiveMechanism,
+        scratch: _Scratch,
+        traces: Ints,
+        prepared: Prepared,
+        x: Floats,
+    ) -> Floats:
+        """A row of uniforms for each lane, drawn, or derived from the identity of its report."""
+        if isinstance(self.draws, KeyedDraws):
+            return self.draws.for_reports(m, self.begun[traces], prepared, x)
+        drawn = scratch.get("drawn", (m.uniforms, len(traces)), np.float64)
+        if type(self.draws) in (SecureDraws, SeededDraws):
+            self.draws.uniforms(drawn.size, out=drawn.reshape(-1))
+        else:  # others might leave what was there before as it is
+            given = np.asarray(self.draws.uniforms(drawn.size))
+            if given.shape != (drawn.size,) or given.dtype != np.float64:
+                raise PartError(
+                    f"draws must give {drawn.size} uniforms, found {given.shape} {given.dtype}; "
+                    "nothing was released"
+                )
+            drawn.reshape(-1)[:] = given
+        return drawn.T
+
+
+def _source(
+    m: PredictiveMechanism,
+    seed: int | None,
+    draws: Draws | KeyedDraws | None,
+    uniforms: Floats | None,
+    users: Sequence[str] | None,
+    points: int,
+    traces: int,
+) -> _Source:
+    if sum(given is not None for given in (seed, draws, uniforms)) > 1:
+        raise ParameterError("give at most one of seed, draws and uniforms")
+    if isinstance(draws, KeyedDraws) != (users is not None):
+        raise ParameterError("users are needed with KeyedDraws, and only with them")
+    if draws is not None and not hasattr(draws, "private"):
+        raise ParameterError(f"draws must be such as hereish.KeyedDraws, found {type(draws)}")
+    if users is not None and (not hasattr(users, "__len__") or len(users) != traces):
+        raise ParameterError(f"users must be a list that names each of the {traces} traces")
+    begun = np.empty((0, 2), dtype=np.uint64)
+    if isinstance(draws, KeyedDraws) and users is not None:
+        begun = draws.begin(m, users)
+    if uniforms is not None:
+        try:
+            uniforms = np.asarray(uniforms, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            raise ParameterError("uniforms must be an array of numbers") from None
+        if uniforms.shape != (points, m.uniforms):
+            raise ParameterError(
+                f"uniforms must have shape {(points, m.uniforms)}, found {uniforms.shape}"
+            )
+        if uniforms.size and not (uniforms.min() > 0.0 and uniforms.max() < 1.0):
+            raise ParameterError("uniforms must lie strictly between 0 and 1")
+        return _Source(SECURE, uniforms, begun)
+    if seed is not None:
+        draws = SeededDraws(seed)
+    return _Source(draws or SECURE, None, begun)

@@ -1,0 +1,366 @@
+"""The mechanism: a frozen bundle of parts that checks, once, that they fit each other."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import uuid4
+
+import numpy as np
+
+from hereish.core.budget import (
+    AlwaysNoise,
+    Bound,
+    BudgetManager,
+    Constants,
+    FixedRate,
+    FixedUtility,
+)
+from hereish.core.decision import ClosenessTest, LaplaceTest
+from hereish.core.fingerprint import fingerprint, number_of
+from hereish.core.prediction import Parrot, Prediction
+from hereish.core.privacy import Privacy, positive
+from hereish.core.run import Run
+from hereish.core.skip import SkipRule
+from hereish.core.spaces import Space, Sphere
+from hereish.core.step import check_grid, prepare
+from hereish.core.types import Bools, Floats
+from hereish.core.windows import NoReset, Window, as_window
+from hereish.errors import HereishError, ParameterError, PartError
+
+if TYPE_CHECKING:
+    from hereish.core.randomness import Draws, KeyedDraws
+    from hereish.core.session import Session
+
+# Up to here n parts of a budget leave less than one part: exactly n reports fit (budget.Bound).
+_MOST_REPORTS = 2**20
+OnExhausted = Literal["stop", "predict"]
+
+
+class DoesNotPay(UserWarning):
+    """The predictive mechanism is expected to cost more than independent noise."""
+
+
+@dataclass(frozen=True)
+class PredictiveMechanism:
+    """Guess, test privately, and draw fresh noise only where the guess is not close enough.
+
+    `fixed_utility`, `fixed_rate` and `independent` build the usual ones. Build it by hand to use
+    parts of your own; parts that do not fit each other are refused here.
+
+    Guarantee: the reports of one budget window are together `privacy.eps_per_m`-private per
+    metre between two traces (the largest distance at any one time), whatever the parts predict.
+    """
+
+    privacy: Privacy
+    budget: BudgetManager
+    space: Space = Sphere()
+    prediction: Prediction = Parrot()
+    test: ClosenessTest = LaplaceTest()
+    skip: SkipRule | None = None
+    window: Window = NoReset()
+    on_exhausted: OnExhausted = "stop"
+    bound: Bound = field(init=False, repr=False, compare=False)
+    test_uniforms: int = field(init=False, repr=False, compare=False)
+    uniforms: int = field(init=False, repr=False, compare=False)
+    memory: int = field(init=False, repr=False, compare=False)
+    tracks: bool = field(init=False, repr=False, compare=False)
+    smallest_eps: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.privacy, Privacy):
+            raise ParameterError(
+                f"privacy must be a hereish.Privacy, found {type(self.privacy).__name__}"
+            )
+        if self.on_exhausted not in ("stop", "predict"):
+            raise ParameterError(
+                f"on_exhausted must be 'stop' or 'predict', found {self.on_exhausted!r}"
+            )
+        derived = {
+            "window": as_window(self.window),
+            "bound": Bound(self.privacy.eps_per_m),
+            "test_uniforms": _uniforms(self.test, 1),
+            "uniforms": _uniforms(self.test, 1) + _uniforms(self.space, None),
+            # Whether a part may look at when the last hard release was, and the like. Those that
+            # are known by their class do not; every other part sees the whole run.
+            "tracks": self.skip is not None
+            or type(self.budget) not in (FixedUtility, FixedRate, AlwaysNoise)
+            or type(self.prediction) is not Parrot,
+            "smallest_eps": float(getattr(self.space, "smallest_eps", 0.0)),
+            "memory": max(1, int(getattr(self.prediction, "memory", 1))),
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
+        _rehearse(self)
+
+    @property
+    def dim(self) -> int:
+        """How many numbers a point has."""
+        return len(self.space.coordinates)
+
+    @property
+    def break_even(self) -> float | None:
+        """The prediction rate above which this pays; None if its manager has no such number."""
+        constants = getattr(self.budget, "constants", None)
+        return constants.k if isinstance(constants, Constants) else None
+
+    @property
+    def private(self) -> bool:
+        """False if a part says of itself that it is not, as those of `hereish.testing` do."""
+        return all(getattr(part, "private", True) for part in (self.space, self.test))
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised, in a sentence."""
+        if not self.private:
+            return "NOT PRIVATE: a part of the mechanism is for tests only."
+        return f"For {self.window.covers()}: {self.privacy}."
+
+    def guarantee_for_each(self, what: str) -> str:
+        """The same where each of several traces, users or the like has a budget of its own."""
+        if not self.private:
+            return self.guarantee
+        return f"For each {what}, {self.window.covers()}: {self.privacy}."
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Names the parts and their settings, so that a saved state is not used with others.
+
+        Raises PartError for a part whose settings cannot be shown.
+        """
+        parts = (self.budget, self.space, self.prediction, self.test, self.skip, self.window)
+        return "; ".join([repr(self.privacy), *map(fingerprint, parts), self.on_exhausted])
+
+    @cached_property
+    def number(self) -> int:
+        """A digest of the fingerprint, by which runs know whose they are."""
+        try:
+            return number_of(self.fingerprint)
+        except PartError:  # then a run is of this very mechanism, and of no other
+            return number_of(uuid4().hex)
+
+    def run(self, lanes: int) -> Run:
+        """The empty public history of so many traces, to begin `sanitize` in pieces with."""
+        return Run.empty(lanes, self.dim, self.memory, self.number)
+
+    def session(
+        self,
+        *,
+        seed: int | None = None,
+        draws: Draws | KeyedDraws | None = None,
+        user: str | None = None,
+    ) -> Session:
+        """A live session for one trace. Secure unless a seed (NOT PRIVATE) or draws are given."""
+        from hereish.core.session import Session
+
+        return Session(self, seed=seed, draws=draws, user=user)
+
+
+def fixed_utility(
+    privacy: Privacy,
+    accuracy_m: float,
+    *,
+    eta: float = 0.5,
+    gamma: float = 0.8,
+    delta: float = 0.9,
+    prediction_rate: float = 0.70,
+    prediction: Prediction | None = None,
+    test: ClosenessTest | None = None,
+    skip: SkipRule | None = None,
+    space: Space | None = None,
+    window: Window | str | timedelta | None = None,
+    on_exhausted: OnExhausted = "stop",
+) -> PredictiveMechanism:
+    """Reports accurate to `accuracy_m` (with probability `delta` when hard), as many as fit.
+
+    `prediction_rate` is only used to warn when the settings would not pay.
+    """
+    space, test = space or Sphere(), test or LaplaceTest()
+    constants = _constants(space, test, eta, gamma, delta, prediction_rate)
+    budget = FixedUtility(positive("accuracy_m", accuracy_m), constants)
+    _one_report_fits(privacy, constants.c_noise, budget.accuracy)
+    return PredictiveMechanism(
+        privacy,
+        budget,
+        space,
+        prediction or Parrot(),
+        test,
+        skip,
+        as_window(window),
+        on_exhausted,
+    )
+
+
+def fixed_rate(
+    privacy: Privacy,
+    reports: int,
+    *,
+    eta: float = 0.6,
+    gamma: float = 0.8,
+    delta: float = 0.9,
+    prediction_rate: float = 0.75,
+    prediction: Prediction | None = None,
+    test: ClosenessTest | None = None,
+    skip: SkipRule | None = None,
+    space: Space | None = None,
+    window: Window | str | timedelta | None = None,
+    on_exhausted: OnExhausted = "stop",
+) -> PredictiveMechanism:
+    """About `reports` reports on average, each as accurate as the rest of the budget allows.
+
+    `prediction_rate` is what to expect until the run itself tells, after 10 reports or a quarter
+    of the planned ones. The number of reports is a plan, not a promise: a trace that is harder to
+    predict than expected ends sooner, and an easier one later.
+    """
+    space, test = space or Sphere(), test or LaplaceTest()
+    constants = _constants(space, test, eta, gamma, delta, prediction_rate)
+    planned = _whole("reports", reports)
+    budget = FixedRate(
+        rate=Bound(privacy.eps_per_m).part(planned),
+        prediction_rate=prediction_rate,
+        learn_after=min(10, math.ceil(planned / 4)),
+        constants=constants,
+    )
+    first = budget.rate / ((1.0 - prediction_rate) + constants.k)
+    if first > privacy.eps_per_m:
+        raise ParameterError(
+            f"with these settings the first of {planned} report(s) alone would cost {first:.4g}, "
+            f"and the whole budget is {privacy.eps_per_m:.4g}; plan for more reports, or use "
+            "hereish.independent"
+        )
+    m = PredictiveMechanism(
+        privacy,
+        budget,
+        space,
+        prediction or Parrot(),
+        test,
+        skip,
+        as_window(window),
+        on_exhausted,
+    )
+    check_grid(m, budget.rate / (1.0 + constants.k))  # the least that any run will make it spend
+    return m
+
+
+def independent(
+    privacy: Privacy,
+    *,
+    reports: int | None = None,
+    accuracy_m: float | None = None,
+    delta: float = 0.9,
+    space: Space | None = None,
+    window: Window | str | timedelta | None = None,
+    on_exhausted: OnExhausted = "stop",
+) -> PredictiveMechanism:
+    """Fresh noise for each report: exactly `reports` of them, or as many of `accuracy_m` as fit."""
+    space = space or Sphere()
+    if (reports is None) == (accuracy_m is None):
+        raise ParameterError("give either reports or accuracy_m, not both and not neither")
+    if reports is not None:
+        eps_noise = Bound(privacy.eps_per_m).part(_whole("reports", reports))
+    else:
+        c_noise = space.c_noise(delta)
+        eps_noise = c_noise / positive("accuracy_m", accuracy_m)  # type: ignore[arg-type]  # given
+        _one_report_fits(privacy, c_noise, c_noise / eps_noise)
+    return PredictiveMechanism(
+        privacy,
+        AlwaysNoise(eps_noise),
+        space,
+        window=as_window(window),
+        on_exhausted=on_exhausted,
+    )
+
+
+def _constants(
+    space: Space, test: ClosenessTest, eta: float, gamma: float, delta: float, expected: float
+) -> Constants:
+    c_test = getattr(test, "c_test", LaplaceTest().c_test)(delta)
+    constants = Constants(space.c_noise(delta), c_test, eta, gamma)
+    if not 0.0 <= expected < 1.0:
+        raise ParameterError(f"prediction_rate must be at least 0 and below 1, found {expected!r}")
+    if expected <= constants.k:
+        warnings.warn(
+            f"testing pays only if more than {constants.k:.1%} of the reports are predicted, and "
+            f"{expected:.1%} are expected; hereish.independent would spend less",
+            DoesNotPay,
+            stacklevel=3,
+        )
+    return constants
+
+
+def _one_report_fits(privacy: Privacy, c_noise: float, accuracy: float) -> None:
+    if c_noise / accuracy > privacy.eps_per_m:
+        raise ParameterError(
+            f"one report of accuracy {accuracy:g} m costs {c_noise / accuracy:.4g} per metre and "
+            f"the whole budget is {privacy.eps_per_m:.4g} per metre; ask for "
+            f"{c_noise / privacy.eps_per_m:.4g} m or more, or for less privacy"
+        )
+
+
+def _whole(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ParameterError(f"{name} must be a whole number from 1, found {value!r}")
+    if value > _MOST_REPORTS:
+        raise ParameterError(f"{name} must be at most {_MOST_REPORTS}, found {value!r}")
+    return int(value)
+
+
+def _uniforms(part: Any, default: int | None) -> int:
+    count = getattr(part, "uniforms", default)
+    if not isinstance(count, int) or count < 0:
+        raise PartError(
+            f"{type(part).__qualname__} must have a whole number 'uniforms', found {count!r}"
+        )
+    return count
+
+
+def _rehearse(m: PredictiveMechanism) -> None:
+    """Run each part once on made-up points, so that a misfit is found here and not in use."""
+    lanes = 2
+    at_s = np.zeros(lanes)
+    zeros = np.zeros((lanes, m.dim))
+    half = np.full((lanes, m.uniforms), 0.5)
+    tests = m.test_uniforms
+
+    def part(name: str, call: Callable[[], Any], shape: tuple[int, ...], kind: str) -> Any:
+        try:
+            answer = np.asarray(call())
+        except HereishError:
+            raise
+        except Exception as broken:
+            raise PartError(f"{name} does not fit the other parts: {broken!r}") from broken
+        if answer.shape != shape or answer.dtype.kind != kind:
+            raise PartError(
+                f"{name} must return an array of shape {shape} and kind {kind!r}, "
+                f"found shape {answer.shape} and kind {answer.dtype.kind!r}"
+            )
+        return answer
+
+    point = part("space.snap", lambda: m.space.snap(zeros), zeros.shape, "f")
+    part("space.distance", lambda: m.space.distance(point, point), (lanes,), "f")
+    draw = partial(m.space.noise, point, 1.0, half[:, tests:])
+    noisy = part("space.noise", draw, zeros.shape, "f")
+    if not np.array_equal(noisy, m.space.snap(noisy)):
+        raise PartError("space.noise must return points of the grid: end it with self.snap(…)")
+    ask = (m.space, point, point, 1.0, 1.0, half[:, :tests])
+    part("test", lambda: m.test(*ask), (lanes,), "b")
+    empty = Run.empty(lanes, m.dim, m.memory)
+    seen = empty._replace(
+        values=np.broadcast_to(point[:, None], empty.values.shape),
+        times_s=np.zeros_like(empty.times_s),
+        reports=np.ones(lanes, dtype=np.int64),
+        hard_at_s=at_s,
+        tested_at_s=at_s,
+    ).frozen()
+    for run in (empty, seen):
+        name = "prediction, budget manager, skip rule or window"
+        part(name, partial(_fits, m, run, at_s + 60.0), (lanes,), "b")
+
+
+def _fits(m: PredictiveMechanism, run: Run, at_s: Floats) -> Bools:
+    return prepare(m, run, at_s).fits

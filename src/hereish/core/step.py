@@ -1,0 +1,349 @@
+"""THE step: live sessions, batches, the gateway and Spark all go through it. Proof: step.proof.md.
+
+`prepare` is everything that public data decides; the secret is not among its arguments. `decide`
+then uses the secret twice: in the test, and in the noise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from hereish.core.budget import AlwaysNoise, FixedRate, FixedUtility, Plan
+from hereish.core.prediction import Lifted, Parrot
+from hereish.core.run import Run
+from hereish.core.skip import SkipBySpeed
+from hereish.core.spaces import fault
+from hereish.core.types import Bools, Floats, Ints, PerLane, all_finite
+from hereish.core.windows import Day, Every, NoReset
+from hereish.errors import HereishError, PartError
+
+if TYPE_CHECKING:
+    from hereish.core.mechanism import PredictiveMechanism
+
+
+_FEW = 16
+
+
+class Release(NamedTuple):
+    """What one step released in each lane, and what it cost. Public.
+
+    Budgets and thresholds are one number where all lanes share it.
+    """
+
+    value: Floats  # NaN where nothing was released
+    released: Bools
+    hard: Bools
+    cost: Floats
+    eps_test: PerLane  # paid for the test, 0 where there was none
+    eps_noise: PerLane  # what noise cost if it was hard, 0 where none could be drawn
+    threshold: PerLane  # ±inf where there was no test
+
+
+class Prepared(NamedTuple):
+    """A step before the secret is looked at. Public, and the step's own: no part can change it."""
+
+    run: Run
+    at_s: Floats
+    guess: Floats
+    eps_test: PerLane
+    eps_noise: PerLane
+    threshold: PerLane
+    known: Bools  # there is a guess
+    fits: Bools  # the worst case can be paid
+    all_tested: bool  # no lane has a threshold of ±inf
+
+
+# They are known not to write to what they are shown, so that they need no copies.
+_OURS = {Parrot, Lifted, FixedUtility, FixedRate, AlwaysNoise, SkipBySpeed, NoReset, Every, Day}
+
+
+def _asked(name: str, part: Any, ask: Any, *public: Any) -> Any:
+    """What a part says. One of a user's own gets read-only copies that nobody else holds."""
+    if type(part) in _OURS:
+        return ask(*public)
+    try:
+        return ask(*map(_copied, public))
+    except HereishError:
+        raise
+    except Exception as broken:
+        raise PartError(
+            f"the {name} failed with {type(broken).__name__}; nothing was released"
+        ) from broken
+
+
+def _copied(public: Any) -> Any:
+    if isinstance(public, np.ndarray):
+        copied = public.copy("K")
+        copied.setflags(write=False)
+        return copied
+    if isinstance(public, tuple):
+        return type(public)(*map(_copied, public))
+    return public
+
+
+def in_window(m: PredictiveMechanism, run: Run, at_s: Floats) -> Run:
+    """The run as it stands at this time: with a fresh budget where a new window has begun."""
+    window = _asked("window", m.window, m.window.index, at_s)
+    if window is None:
+        return run
+    window = np.asarray(window)
+    if window.dtype.kind not in "iu" or window.shape != at_s.shape:
+        raise PartError(
+            f"the window must return {at_s.shape} whole numbers, "
+            f"found {window.shape} {window.dtype}"
+        )
+    return run.in_window(window.astype(np.int64, copy=False))
+
+
+def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
+    """Guess, plan, skip and bound, from the public run and the public time alone.
+
+    Parts of a user's own get copies of the run, the time and the plan: whatever they write, the
+    step goes on with what it has.
+    """
+    at_s = at_s.view()  # the run will have it, and make it read-only
+    run = in_window(m, run, at_s)
+    guess = _guess(m, run, at_s)  # [S1]
+    plan = _asked("budget manager", m.budget, m.budget, run, at_s)  # [S2]
+    if not isinstance(plan, Plan):
+        raise PartError(f"the budget manager must return a Plan, found {type(plan).__name__}")
+    eps_test, eps_noise, threshold = _checked_plan(plan, len(at_s), type(m.budget) in _OURS)
+    if m.skip is not None:
+        planned = Plan(eps_test, eps_noise, threshold, plan.skip_limit)
+        skips = _skips(_asked("skip rule", m.skip, m.skip, run, at_s, planned), at_s)
+        threshold = np.where(skips, np.inf, threshold)
+    known = guess[:, 0] == guess[:, 0]
+    if np.count_nonzero(known) < len(known):
+        threshold = np.where(known, threshold, -np.inf)
+    eps_test = m.bound.quantised(eps_test)
+    # Never nothing: noise of no budget would be infinite.
+    eps_noise = np.maximum(m.bound.quantised(eps_noise), m.bound.quantum)
+    all_tested = all_finite(threshold)
+    if not all_tested:
+        # A test that is not made costs nothing, and neither does noise that cannot be drawn.
+        eps_test = np.where(np.isfinite(threshold), eps_test, 0.0)  # [S3]
+        eps_noise = np.where(np.equal(threshold, np.inf), 0.0, eps_noise)
+    if m.smallest_eps:
+        check_grid(m, eps_noise)  # [S9]
+    fits = m.bound.fits(run.spent, eps_test + eps_noise) & ~run.ended  # [S4]
+    return Prepared(run, at_s, guess, eps_test, eps_noise, threshold, known, fits, all_tested)
+
+
+def step(
+    m: PredictiveMechanism, run: Run, x: Floats, at_s: Floats, u: Floats
+) -> tuple[Release, Run]:
+    """One report of each lane: secrets `x`, public times `at_s`, `m.uniforms` columns of `u`.
+
+    Guarantee: what is released, given the run, is `cost * distance`-private in `x` (Lemma 1), and
+    `spent` in the new run never exceeds the budget of the window.
+    """
+    return decide(m, prepare(m, run, at_s), x, u)
+
+
+def decide(m: PredictiveMechanism, prepared: Prepared, x: Floats, u: Floats) -> tuple[Release, Run]:
+    """The private half of the step: the secret decides between the guess and fresh noise."""
+    run, at_s, guess, eps_test, eps_noise, threshold, known, fits, all_tested = prepared
+    _check_uniforms(m, u, len(at_s))
+    scale, tests = m.space.claim_factor, m.test_uniforms
+    failure = ""
+    try:
+        # A floating-point warning could depend on the secret, so none may come out of here.
+        with np.errstate(all="ignore"):
+            close = m.test(m.space, x, guess, eps_test * scale, threshold, u[:, :tests])  # [S5]
+            if close.dtype != np.bool_ or close.shape != fits.shape:
+                raise TypeError  # its words would not be heard
+            if not all_tested:  # whatever the test says of thresholds that ask nothing
+                close = np.where(np.isfinite(threshold), close, np.equal(threshold, np.inf))
+            hard = fits & ~close
+            lanes = hard.nonzero()[0]
+            if len(lanes) == len(hard):
+                value = _noise(m, x, eps_noise * scale, u[:, tests:])  # [S6]
+            else:
+                value = guess.copy("K")
+                if len(lanes):
+                    eps = _of(eps_noise, lanes) * scale
+                    fresh = _noise(m, _rows(x, lanes), eps, _rows(u[:, tests:], lanes))  # [S7]
+                    value.T[:, lanes] = fresh.T
+    except Exception as broken:  # noqa: BLE001  # whatever it was, nothing may be released
+        failure = type(broken).__name__
+    if failure:
+        # Its words may hold the secret: they are not repeated, and not carried as a cause.
+        raise PartError(f"the test or the noise failed with {failure}; nothing was released")
+    released, all_fit = fits, np.count_nonzero(fits) == len(fits)
+    if not all_fit:
+        eps_test, eps_noise = np.where(fits, eps_test, 0.0), np.where(fits, eps_noise, 0.0)
+        threshold = np.where(fits, threshold, np.inf)
+        if m.on_exhausted == "predict":
+            released = fits | known
+        value[~released] = np.nan
+    cost = np.asarray(eps_test + eps_noise * hard)  # [S8]
+    for shared in (value, hard):  # with the run
+        shared.setflags(write=False)
+    release = Release(value, released, hard, cost, eps_test, eps_noise, threshold)
+    ended = run.ended if all_fit else ~fits
+    asked = None if all_tested and all_fit else np.less(threshold, np.inf)
+    return release, _record(run, release, at_s, ended, asked, m.tracks).frozen()
+
+
+def _noise(m: PredictiveMechanism, x: Floats, eps: PerLane, u: Floats) -> Floats:
+    value = m.space.noise(x, eps, u)
+    if value.dtype != np.float64 or value.shape != x.shape:
+        raise TypeError
+    return value
+
+
+def _rows(table: Floats, lanes: Ints) -> Floats:
+    """These lanes, each column in one piece."""
+    return table.T.take(lanes, axis=1).T
+
+
+def _of(values: PerLane, lanes: Ints) -> PerLane:
+    return values[lanes] if isinstance(values, np.ndarray) and values.ndim else values
+
+
+def _record(
+    run: Run, release: Release, at_s: Floats, ended: Bools, asked: Bools | None, tracks: bool
+) -> Run:
+    """The run with this release in front; lanes that released nothing only learn that they ended.
+
+    `asked` are the lanes in which the secret had a say; None means all.
+    """
+    value, released, hard, cost, _, _, threshold = release
+    # Lanes that released nothing keep what they had.
+    kept = None if ended is run.ended else (~released).nonzero()[0]
+    hard_at_s, hard_threshold, tested_at_s = run.hard_at_s, run.hard_threshold, run.tested_at_s
+    if tracks:
+        hard_at_s = np.where(hard, at_s, hard_at_s)
+        hard_threshold = np.where(hard, threshold, hard_threshold)
+        tested_at_s = at_s if asked is None else np.where(asked, at_s, tested_at_s)
+    return Run(
+        values=_pushed(run.values, value, kept),
+        times_s=_pushed(run.times_s, at_s, kept),
+        hards=_pushed(run.hards, hard, kept),
+        reports=run.reports + (1 if ended is run.ended else released),
+        easy=run.easy + (released > hard),
+        spent=run.spent + cost,
+        ended=ended,
+        window=run.window,
+        mechanism=run.mechanism,
+        hard_at_s=hard_at_s,
+        hard_threshold=hard_threshold,
+        tested_at_s=tested_at_s,
+    )
+
+
+def _pushed(history: Any, newest: Any, kept: Ints | None) -> Any:
+    """`newest` in front of the history and the oldest dropped, but not in the lanes `kept`."""
+    if history.shape[1] == 1:
+        if kept is None:
+            return newest[:, None]
+        pushed = newest.copy("K")[:, None]
+    else:
+        pushed = np.concatenate([newest[:, None], history[:, :-1]], axis=1)
+    if kept is not None:
+        pushed.T[..., kept] = history.T[..., kept]
+    return pushed
+
+
+def _guess(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
+    if type(m.prediction) is Parrot:
+        return run.value  # released before, so on the grid, and nobody else's
+    answer = _asked("prediction", m.prediction, m.prediction, run, at_s)
+    try:
+        guess = np.asarray(answer, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise PartError("the prediction must return numbers; nothing was released") from None
+    if guess.shape != run.value.shape:
+        raise PartError(
+            f"the prediction must return an array of shape {run.value.shape} "
+            f"(lanes, coordinates), found {guess.shape}"
+        )
+    # Half a guess is none; a guess off the map would be a bug of the prediction, and is public.
+    guess = np.where(np.isnan(guess).any(axis=1, keepdims=True), np.nan, guess)
+    wrong = fault(m.space, guess[guess[:, 0] == guess[:, 0]])
+    if wrong is not None:
+        raise PartError(f"the prediction returned a point that is not in the space: {wrong[1]}")
+    guess = m.space.snap(guess)
+    guess.setflags(write=False)
+    return guess
+
+
+def _checked_plan(plan: Plan, lanes: int, ours: bool) -> tuple[PerLane, PerLane, PerLane]:
+    """Costs and threshold, as copies that nobody else can write to.
+
+    Refuses a plan that would pay the user back, or ask for noise without a budget.
+    """
+    eps_test, eps_noise, threshold, _ = plan
+    if type(eps_test) is type(eps_noise) is type(threshold) is float:
+        if eps_test >= 0.0 < eps_noise and threshold == threshold:
+            return eps_test, eps_noise, threshold  # numbers cannot be changed
+    elif not ours:  # ours are made for this step
+        eps_test, eps_noise, threshold = (_owned(number, lanes) for number in plan[:3])
+    paid = np.greater_equal(eps_test, 0.0) & np.greater(eps_noise, 0.0)
+    wrong = np.not_equal(threshold, threshold)
+    if np.count_nonzero(paid) < np.size(paid):
+        # With +inf it costs nothing, whatever the plan says.
+        wrong = wrong | ~(paid | np.equal(threshold, np.inf))
+    if np.count_nonzero(wrong):
+        raise PartError(
+            "the budget manager must plan eps_test >= 0 and eps_noise > 0 (unless the threshold "
+            "is +inf) and a threshold that is a number"
+        )
+    return eps_test, eps_noise, threshold
+
+
+def _owned(number: PerLane, lanes: int) -> PerLane:
+    if type(number) is float:
+        return number
+    try:
+        owned = np.array(number, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise PartError("the budget manager must plan numbers; nothing was released") from None
+    if owned.ndim == 0:
+        return float(owned)
+    if owned.shape != (lanes,):
+        raise PartError(
+            f"the budget manager must plan numbers, or arrays of shape {(lanes,)}, "
+            f"found shape {owned.shape}"
+        )
+    owned.setflags(write=False)
+    return owned
+
+
+def check_grid(m: PredictiveMechanism, eps_noise: PerLane) -> None:
+    """Refuse noise so large that doubles have gaps on the grid of the space."""
+    drawn = np.where(np.equal(eps_noise, 0.0), np.inf, eps_noise)
+    least = float(np.min(drawn, initial=np.inf)) * m.space.claim_factor
+    if least < m.smallest_eps:
+        raise PartError(
+            f"noise of eps {least:.3g} is too large for the grid of the space, which takes eps "
+            f"from {m.smallest_eps:.3g}; choose a coarser grid, or spend more on a report; "
+            "nothing was released"
+        )
+
+
+def _check_uniforms(m: PredictiveMechanism, u: Floats, lanes: int) -> None:
+    """Refuse draws that would turn into no noise, or into none that was meant."""
+    if u.shape != (lanes, m.uniforms) or u.dtype != np.float64:
+        raise PartError(
+            f"draws must give {(lanes, m.uniforms)} uniforms, found {u.shape} {u.dtype}; "
+            "nothing was released"
+        )
+    # NaN is neither above 0 nor below 1. The few of a live report are looked at sooner in Python.
+    if u.size <= _FEW:
+        proper = all(0.0 < number < 1.0 for number in u.ravel().tolist())
+    else:
+        proper = bool(u.min() > 0.0 and u.max() < 1.0)
+    if not proper:
+        raise PartError("uniforms must lie strictly between 0 and 1; nothing was released")
+
+
+def _skips(answer: Bools, at_s: Floats) -> Bools:
+    skips = np.asarray(answer)
+    if skips.dtype != np.bool_ or skips.shape != at_s.shape:
+        raise PartError(
+            f"the skip rule must return {at_s.shape} booleans, found {skips.shape} {skips.dtype}"
+        )
+    return skips

@@ -1,0 +1,173 @@
+"""Trajectories from files: which of them take part, and where somebody moves slowly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hereish.core.spaces import Sphere
+from hereish.core.types import Bools, Floats, Ints
+from hereish.errors import PointError
+from hereish.synthetic import day
+from hereish.traces.budgets import same_name
+from hereish.traces.discovery import find
+from hereish.traces.reading import read_all
+from hereish.traces.summary import Tally
+from hereish.traces.table import Columns, Ids, Piece, Unreadable
+from hereish.traces.validate import Checker, unreadable, usable
+
+# Section 6 of the contract: what counts as a trajectory of somebody on foot, at least at times.
+LEAST_POINTS, LEAST_S, LEAST_SLOW = 20, 20 * 60.0, 0.1
+SLOW_KMH = 15.0
+SILENT_S = 600.0  # with `gaps`, a trajectory ends where the logger said nothing for so long
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectories:
+    """Fixes laid end to end, trajectory by trajectory, in the order of their times."""
+
+    name: str  # of the data set
+    at_s: Floats
+    points: Floats  # (n, 2) latitude and longitude
+    offsets: Ints  # (k + 1,)
+    user: Ints  # (k,) whose each trajectory is
+    users: int
+
+    def __len__(self) -> int:
+        return len(self.user)
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {len(self.at_s)} fixes in {len(self)} trajectories>"
+
+    def take(self, which: Ints | Bools) -> Trajectories:
+        """These trajectories only, with the same numbers for users."""
+        chosen = np.arange(len(self))[which]
+        lengths = np.diff(self.offsets)[chosen]
+        offsets = np.r_[0, np.cumsum(lengths)]
+        rows = np.repeat(self.offsets[:-1][chosen] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return Trajectories(
+            self.name,
+            self.at_s[rows],
+            self.points[rows],
+            offsets,
+            self.user[chosen],
+            self.users,
+        )
+
+
+Progress = Callable[[int, int, int], None]
+
+
+def load(
+    names: Sequence[str],
+    columns: Columns | None = None,
+    form: str | None = None,
+    *,
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> Trajectories:
+    """Trajectories of files, folders or globs; what cannot be used is left out.
+
+    Without traces in the files, all fixes of a user are one trajectory.
+    """
+    sources = find(names, form)
+    total, before, points = sum(source.size for source in sources), 0, 0
+    gathered = _Gathered()
+    checker, tally = Checker(), Tally()
+    for source, event in read_all(sources, columns or Columns(), jobs):
+        if event is None:
+            checker, before = Checker(), before + source.size
+        elif isinstance(event, Unreadable):
+            unreadable(source, event, True, tally)
+        else:
+            gathered.add(usable(source, event, checker.faults(event), True, tally), source.name)
+            points += len(event)
+            if progress is not None:
+                progress(before + round(event.done * source.size), total, points)
+    name = Path(names[0]).name.split(".")[0] or "data"
+    return gathered.trajectories(name)
+
+
+def synthetic(users: int = 600, seed: int = 1) -> Trajectories:
+    """The made-up city, with a fix every two minutes or so, for those who have no data."""
+    made = day(users, seed, points_each=400)
+    return Trajectories("synthetic", made.at_s, made.points, made.offsets, np.arange(users), users)
+
+
+class _Gathered:
+    """Pieces of files, until all are there."""
+
+    def __init__(self) -> None:
+        self._users: dict[str, int] = {}
+        self._traces: dict[tuple[int, tuple[str, object]], int] = {}
+        self._whose: list[int] = []
+        self._columns: list[tuple[Ints, Floats, Floats, Floats]] = []
+
+    def add(self, piece: Piece, file: str) -> None:
+        if not len(piece):
+            return
+        nothing = np.zeros(len(piece), dtype=np.int64)
+        users, traces = piece.user or Ids(nothing, [""]), piece.trace or Ids(nothing, [""])
+        numbered = piece.layout.numbered
+        pair = users.codes * len(traces.names) + traces.codes
+        begins = np.flatnonzero(np.diff(pair, prepend=pair[:1] - 1))
+        numbers = [
+            self._number(
+                same_name(users.names[u]),
+                (file if numbered and isinstance(traces.names[t], int) else "", traces.names[t]),
+            )
+            for u, t in (divmod(one, len(traces.names)) for one in pair[begins].tolist())
+        ]
+        trace = np.repeat(numbers, np.diff(begins, append=len(pair)))
+        self._columns.append((trace, piece.at_us / 1e6, piece.lat, piece.lon))
+
+    def _number(self, user: str, trace: tuple[str, object]) -> int:
+        who = self._users.setdefault(user, len(self._users))
+        number = self._traces.setdefault((who, trace), len(self._traces))
+        if number == len(self._whose):
+            self._whose.append(who)
+        return number
+
+    def trajectories(self, name: str) -> Trajectories:
+        if not self._columns:
+            raise PointError("there are no points in it that can be used")
+        trace, at_s, lat, lon = (np.concatenate(part) for part in zip(*self._columns, strict=True))
+        order = np.lexsort((at_s, trace))
+        offsets = np.searchsorted(trace[order], np.arange(len(self._whose) + 1))
+        points = np.column_stack([lat[order], lon[order]])
+        whose = np.array(self._whose, dtype=np.int64)
+        return Trajectories(name, at_s[order], points, offsets, whose, len(self._users))
+
+
+def cut_at_silence(given: Trajectories, silent_s: float = SILENT_S) -> Trajectories:
+    """Each stretch without a silence of the logger as a trajectory of its own."""
+    silent = np.diff(given.at_s) > silent_s
+    silent[given.offsets[1:-1] - 1] = False  # between trajectories there is none
+    offsets = np.union1d(given.offsets, np.flatnonzero(silent) + 1)
+    whose = np.searchsorted(given.offsets, offsets[:-1], side="right") - 1
+    return Trajectories(
+        given.name, given.at_s, given.points, offsets, given.user[whose], given.users
+    )
+
+
+def slow(given: Trajectories) -> Bools:
+    """Whether somebody moves slowly in the interval after each fix; False for the last."""
+    apart_m = Sphere().distance(given.points[1:], given.points[:-1])
+    apart_s = np.maximum(np.diff(given.at_s), 1e-9)
+    label = np.append(apart_m / apart_s * 3.6 < SLOW_KMH, False)
+    label[given.offsets[1:] - 1] = False
+    return label
+
+
+def of_somebody_on_foot(given: Trajectories) -> tuple[Trajectories, Bools]:
+    """The trajectories that take part, and whether each of their fixes is slow."""
+    label = slow(given)
+    points = np.diff(given.offsets)
+    lasts_s = given.at_s[given.offsets[1:] - 1] - given.at_s[given.offsets[:-1]]
+    counts = np.add.reduceat(label, given.offsets[:-1])
+    share = counts / np.maximum(points - 1, 1)
+    takes_part = (points >= LEAST_POINTS) & (lasts_s >= LEAST_S) & (share >= LEAST_SLOW)
+    return given.take(takes_part), label[np.repeat(takes_part, points)]

@@ -1,0 +1,142 @@
+"""What a mechanism did with query traces, and the numbers the paper gives of it.
+
+The definitions are the authors': errors are pooled over all reports of all traces, and so is their
+percentile; prediction rate, skipped share and rate are computed for each trace and averaged over
+traces; the share of tests is of all that was spent. Reports after the end of a trace's budget, or
+of its planned reports, are no reports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hereish.core.types import Bools, Floats, Ints
+from hereish.evaluation.sampling import Queries
+
+# Errors are counted in bins one per cent wide, which a bootstrap can add up.
+EDGES_M = np.geomspace(1.0, 2.1e7, 1701)
+RESAMPLES = 300
+
+
+class Outcome(NamedTuple):
+    """What became of each query."""
+
+    reported: Bools
+    hard: Bools
+    untested: Bools
+    error_m: Floats  # only where it was reported does it mean something
+    eps_test: Floats  # what was paid for the test
+    cost: Floats  # what was paid in all
+
+
+class Numbers(NamedTuple):
+    """The numbers of the study, or one end of their intervals."""
+
+    prediction_rate: float
+    test_share: float
+    skipped_share: float
+    error_mean_m: float
+    error_p90_m: float
+    rate: float
+
+
+@dataclass
+class Sums:
+    """Sums over the traces of each user: what samples add to, and what a bootstrap draws from."""
+
+    traces: Floats  # of each user
+    reports: Floats
+    predicted: Floats  # summed shares of traces
+    skipped: Floats
+    rate: Floats
+    eps_test: Floats
+    cost: Floats
+    error_m: Floats
+    bins: Floats  # (users, bins) reports by their error
+
+    @classmethod
+    def none(cls, users: int) -> Sums:
+        every: Any = [*np.zeros((8, users)), np.zeros((users, len(EDGES_M) + 1))]
+        return cls(*every)
+
+    def add(self, queries: Queries, out: Outcome, eps_per_m: float) -> None:
+        """The traces of one more sample."""
+        lengths = np.diff(queries.offsets)
+        trace = np.repeat(np.arange(len(queries)), lengths)
+
+        def per_trace(values: Floats | Bools) -> Floats:
+            return np.bincount(trace, values, len(queries)).astype(np.float64)
+
+        reports = per_trace(out.reported)
+        some = reports > 0
+        share = np.where(some, 1.0 / np.maximum(reports, 1.0), 0.0)
+        cost = per_trace(out.cost)
+        per = {
+            "traces": some.astype(np.float64),
+            "reports": reports,
+            "predicted": np.where(some, 1.0 - per_trace(out.hard) * share, 0.0),
+            "skipped": per_trace(out.untested) * share,
+            "rate": cost * share / eps_per_m,
+            "eps_test": per_trace(out.eps_test),
+            "cost": cost,
+            "error_m": per_trace(np.where(out.reported, out.error_m, 0.0)),
+        }
+        users = len(self.traces)
+        for name, values in per.items():
+            getattr(self, name)[:] += np.bincount(queries.user, values, minlength=users)
+        self._add_bins(queries.user[trace[out.reported]], out.error_m[out.reported])
+
+    def _add_bins(self, user: Ints, error_m: Floats) -> None:
+        width = self.bins.shape[1]
+        place = user * width + np.searchsorted(EDGES_M, error_m)
+        counts = np.bincount(place, minlength=self.bins.size)
+        self.bins += counts.reshape(self.bins.shape)
+
+    def numbers(self) -> Numbers:
+        """The numbers over all users."""
+        values = self._numbers(np.ones((1, len(self.traces))))
+        return Numbers(*(float(column[0]) for column in values))
+
+    def interval(self, rng: np.random.Generator, level: float = 0.95) -> tuple[Numbers, Numbers]:
+        """Where the numbers lie with this confidence: users drawn again, with replacement."""
+        drawn = self.resampled(rng)
+        tail = (1.0 - level) / 2.0
+        ends = [np.nanquantile(column, [tail, 1.0 - tail]) for column in drawn]
+        return Numbers(*(float(e[0]) for e in ends)), Numbers(*(float(e[1]) for e in ends))
+
+    def resampled(self, rng: np.random.Generator) -> tuple[Floats, ...]:
+        """Each of the numbers in each of the resamples."""
+        present = np.flatnonzero(self.traces)
+        times = np.zeros((RESAMPLES, len(self.traces)))
+        chosen = rng.multinomial(len(present), np.full(len(present), 1 / len(present)), RESAMPLES)
+        times[:, present] = chosen
+        return self._numbers(times)
+
+    def _numbers(self, times: Floats) -> tuple[Floats, ...]:
+        """For rows that say how many times each user counts."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            traces, reports = times @ self.traces, times @ self.reports
+            return (
+                (times @ self.predicted) / traces,
+                (times @ self.eps_test) / np.maximum(times @ self.cost, 1e-300),
+                (times @ self.skipped) / traces,
+                (times @ self.error_m) / reports,
+                _quantile(times @ self.bins, 0.9),
+                (times @ self.rate) / traces,
+            )
+
+
+def _quantile(bins: Floats, share: float) -> Floats:
+    """The error below which this share of the reports lies, interpolated in its bin."""
+    below = np.cumsum(bins, axis=1)
+    wanted = share * below[:, -1]
+    at = np.minimum((below < wanted[:, None]).sum(axis=1), len(EDGES_M) - 1)
+    rows = np.arange(len(bins))
+    inside = np.clip(
+        (wanted - below[rows, at] + bins[rows, at]) / np.maximum(bins[rows, at], 1), 0, 1
+    )
+    low = EDGES_M[np.maximum(at - 1, 0)]
+    return np.asarray(low * (EDGES_M[at] / low) ** inside)

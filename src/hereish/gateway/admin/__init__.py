@@ -1,0 +1,1 @@
+"""What an operator does: users, destinations, maintenance."""

@@ -1,0 +1,167 @@
+"""What an operator does to a whole ledger: look at it, forget old things, go on after a restore."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from sqlalchemy import Connection, delete, func, select, text, update
+
+from hereish.errors import ParameterError
+from hereish.gateway.ledger.database import Position, position
+from hereish.gateway.ledger.high_water_mark import LOST, SET_BACK, count_of, era_after
+from hereish.gateway.ledger.ledger import Ledger
+from hereish.gateway.ledger.tables import (
+    counts,
+    destinations,
+    entries,
+    forget,
+    outbox,
+    policies,
+    receipts,
+    removed,
+    tokens,
+    users,
+)
+from hereish.gateway.ledger.tables import ledger as ledger_row
+from hereish.gateway.ledger.transaction import AHEAD_S
+
+
+class Status(NamedTuple):
+    """Numbers about a ledger."""
+
+    users: int
+    tokens: int
+    entries: int
+    waiting: int
+    last: int
+    mark: int
+    another_era: bool  # than that of the mark
+
+    @property
+    def lost(self) -> bool:
+        """Whether the mark was missing or damaged."""
+        return self.mark == LOST
+
+    @property
+    def set_back(self) -> bool:
+        """Whether a client has shown a position that the ledger does not have."""
+        return self.mark == SET_BACK
+
+    @property
+    def restored(self) -> bool:
+        return self.last < self.mark or self.another_era
+
+
+def status(ledger: Ledger) -> Status:
+    mark = ledger.mark.value()  # before one looks: others go on
+    with ledger.database.reading() as tx:
+
+        def rows(table: object) -> int:
+            found = select(func.count()).select_from(table)  # type: ignore[arg-type]  # a table
+            return int(tx.execute(found).scalar_one())
+
+        numbers = [rows(table) for table in (users, tokens, entries, outbox)]
+        a, b, c, d = numbers
+        found = _position(ledger, tx)
+        return Status(a, b, c, d, found.last, mark, found.era != ledger.mark.era)
+
+
+def prune(ledger: Ledger, before_s: float) -> dict[str, int]:
+    """Forget releases, also undelivered ones, ids and counts from before a time. Budgets stay.
+
+    What is asked later about a time that was forgotten is answered with nothing, and is free.
+    """
+    with ledger.database.writing() as tx:
+        # The destinations before all else, as those lock them who deliver and who delete users.
+        # Reports need not wait for that.
+        tx.execute(
+            select(destinations.c.id).order_by(destinations.c.id).with_for_update(key_share=True)
+        )
+        day = time.strftime("%Y-%m-%d", time.gmtime(before_s))
+        old = delete(entries).where(entries.c.at_s < before_s).returning(entries.c.id)
+        numbers = list(tx.execute(old).scalars())
+        gone = {
+            "ids": delete(receipts).where(receipts.c.made_s < before_s),
+            "counts": delete(counts).where(counts.c.day < day),
+            "deliveries": delete(outbox).where(outbox.c.at_s < before_s),
+        }
+        counted = {name: tx.execute(statement).rowcount for name, statement in gone.items()}
+        tx.execute(forget, {"number": max(numbers, default=0)})
+    ledger.database.shrink_log()
+    return {"releases": len(numbers)} | counted
+
+
+def accept(ledger: Ledger) -> int:
+    """Go on with a restored ledger; returns how many users it closes windows for.
+
+    Nobody knows what was spent after the backup was made. So every window that has begun is taken
+    as spent, for everybody, and each user's next window is the first that is paid from again.
+    A new era begins, so that no backup from before can be taken for this ledger.
+    """
+    with ledger.database.writing() as tx:
+        # In the order in which reports lock them, so that nobody waits for each other.
+        tx.execute(select(users.c.id).order_by(users.c.id).with_for_update())
+        mark, found = ledger.mark.value(), _position(ledger, tx)
+        closed_s = _closing_s(ledger, tx)
+        changed = int(tx.execute(update(users).values(closed_s=closed_s)).rowcount)
+        era = era_after(found.era, ledger.mark.era)
+        tx.execute(update(ledger_row).values(closed_s=closed_s, era=era))
+        last = found.last
+        if last < mark < SET_BACK:
+            _move(ledger, tx, mark)
+            last = mark
+    ledger.mark.reset(era, last)
+    return changed
+
+
+def _closing_s(ledger: Ledger, tx: Connection) -> float:
+    """A time that nobody has reported for yet, by whatever tells: clocks are set back, too."""
+    made = (entries.c.made_s, entries.c.at_s, policies.c.created_s, removed.c.removed_s)
+    known = [tx.execute(select(func.max(column))).scalar() or 0.0 for column in made]
+    now_s = max(time.time(), ledger.mark.written_s(), *known)
+    closed_s = tx.execute(select(ledger_row.c.closed_s)).scalar() or 0.0
+    return max(now_s + AHEAD_S, closed_s)  # phones may have been ahead of the clock
+
+
+def take_as_it_is(ledger: Ledger) -> int:
+    """Put the mark where the ledger stands: its operator says that it is no backup.
+
+    Where the mark itself tells that it is one, that is believed and not the operator.
+    """
+    mark, number = ledger.mark, ledger.mark.value()  # before one looks: others go on
+    with ledger.database.reading() as tx:
+        found = _position(ledger, tx)
+    older = count_of(found.era) <= count_of(mark.era) if found.era != mark.era else None
+    if number != LOST and (found.last < number if older is None else older):
+        raise ParameterError(
+            "the high-water mark is whole and tells that this is a backup, so it stays; "
+            "'hereish ledger accept' goes on with the next windows"
+        )
+    mark.reset(found.era, found.last)
+    return found.last
+
+
+def _position(ledger: Ledger, tx: Connection) -> Position:
+    return position(tx, ledger.database.dialect)
+
+
+def _move(ledger: Ledger, tx: Connection, mark: int) -> None:
+    """Numbers go on after the mark, so that none is used for a second release."""
+    if not ledger.database.sqlite:
+        tx.execute(
+            text(
+                "SELECT setval('entries_id_seq', greatest(last_value, :mark)) FROM entries_id_seq"
+            ),
+            {"mark": mark},
+        )
+        tx.execute(forget, {"number": mark})
+        return
+    moved = tx.execute(
+        text("UPDATE sqlite_sequence SET seq = :mark WHERE name = 'entries'"), {"mark": mark}
+    )
+    if not moved.rowcount:
+        tx.execute(
+            text("INSERT INTO sqlite_sequence (name, seq) VALUES ('entries', :mark)"),
+            {"mark": mark},
+        )

@@ -1,0 +1,1 @@
+"""Releases sent on to the users' destinations."""

@@ -1,0 +1,1 @@
+"""The HTTP side of the gateway: server, middleware, routes and protocols."""

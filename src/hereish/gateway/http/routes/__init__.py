@@ -1,0 +1,1 @@
+"""The routes: the phones' own apps, and the library's clients."""

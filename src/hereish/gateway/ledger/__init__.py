@@ -1,0 +1,1 @@
+"""The ledger: what was released and what it cost, in SQLite or PostgreSQL."""

@@ -1,0 +1,278 @@
+"""The database of the ledger: SQLite in a file, or PostgreSQL. Their differences end here."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from alembic import command
+from alembic.config import Config
+from alembic.util import CommandError
+from sqlalchemy import Connection, Engine, create_engine, event, exc, make_url, text
+
+from hereish.errors import HereishError, ParameterError
+from hereish.gateway.ledger.high_water_mark import Restored
+
+POOL = 8
+_WAIT_S = 10
+_UPGRADE_LOCK = 0x68657265  # any number, the same in all processes
+
+
+class LedgerUnreachable(HereishError):  # noqa: N818  # it says what it is
+    """The database cannot be used just now. Nothing was released.
+
+    `lost` says that the connection broke, so that another one may do.
+    """
+
+    def __init__(self, words: str, *, lost: bool = False) -> None:
+        super().__init__(words)
+        self.lost = lost
+
+
+class Database:
+    """An engine, and how to begin a transaction that may write."""
+
+    def __init__(self, url: str, *, pool: int = POOL) -> None:
+        self.engine = _engine(url, pool)
+        self.dialect = self.engine.dialect.name
+        self.sqlite = self.dialect == "sqlite"
+        self.on_connect: Callable[[Any], None] | None = None
+        self._writer = threading.Lock()
+        self._file = Path(self.engine.url.database or "") if self.sqlite else None
+        self._inode: int | None = None
+        event.listen(self.engine, "connect", self._connected)
+        if self.sqlite:
+            event.listen(self.engine, "begin", _begin)
+
+    def _connected(self, connection: Any, _: Any) -> None:
+        if self.sqlite:
+            _prepare_sqlite(connection)
+            self._inode = self._inode or self._inode_now()
+            self.unless_replaced()
+        if self.on_connect is not None:
+            self.on_connect(connection)
+
+    def _inode_now(self) -> int | None:
+        try:
+            return self._file.stat().st_ino if self._file else None
+        except OSError:
+            return None
+
+    def unless_replaced(self) -> None:
+        """Refuse another file in the place of the one that is open: SQLite would mix them."""
+        if self._inode is not None and self._inode != self._inode_now():
+            raise Restored(
+                "another file was put in the ledger's place while it was open. Stop the gateway, "
+                "put a whole backup there without files -wal and -shm, and start it again"
+            )
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that may write; it is durable when this ends without an error."""
+        if not self.sqlite:
+            with _translated(), self.engine.begin() as connection:  # [L1]
+                yield connection
+            return
+        # SQLite has one writer at a time. Threads queue here, where waiting is cheap and fair;
+        # among processes SQLite itself waits.
+        with self._writer:
+            self.unless_replaced()
+            with (
+                _translated(),
+                self.engine.connect().execution_options(hereish_writes=True) as connection,
+                connection.begin(),
+            ):
+                yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that only reads."""
+        with _translated(), self.engine.connect() as connection:
+            yield connection
+
+    def first_contact(self) -> None:
+        """Connect, or say why that cannot be: to the operator, so with the driver's own words."""
+        if self._file is not None:
+            _reachable(self._file)
+        try:
+            self.engine.connect().close()
+        except exc.DBAPIError as wrong:
+            where = self.engine.url.render_as_string(hide_password=True)
+            why = str(wrong.orig).strip().splitlines()[0]
+            raise LedgerUnreachable(f"cannot open the ledger {where}: {why}") from None
+
+    def upgrade(self) -> None:
+        """Make the tables, or bring those of an earlier version up to date."""
+        config = Config()
+        config.set_main_option("script_location", "hereish.gateway.ledger:migrations")
+        with self.writing() as connection:
+            self.keep_others_out(connection)
+            config.attributes["connection"] = connection
+            try:
+                command.upgrade(config, "head")
+            except CommandError:
+                raise ParameterError(
+                    "the ledger was made by a newer hereish than this one; install that or newer"
+                ) from None
+
+    def keep_others_out(self, tx: Connection) -> None:
+        """Until the transaction ends; on SQLite it does that by itself."""
+        if not self.sqlite:
+            tx.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _UPGRADE_LOCK})
+
+    def shrink_log(self) -> None:
+        """Have SQLite write its log into the file and empty it: it holds what was deleted.
+
+        Raises LedgerUnreachable if others read or write all the time.
+        """
+        if self.sqlite:
+            self._outside("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def scrub(self) -> None:
+        """Have SQLite write the file anew from its rows, and empty the log.
+
+        Pages that were split or merged may hold what was deleted since. Others wait meanwhile.
+        """
+        if self.sqlite:
+            self._outside("VACUUM")
+            self.shrink_log()
+
+    def _outside(self, words: str) -> None:
+        """Run a statement that cannot be in a transaction."""
+        with (
+            self._writer,
+            _translated(),
+            closing(self.engine.raw_connection()) as connection,
+            closing(connection.cursor()) as cursor,
+        ):
+            try:
+                rows = cursor.execute(words).fetchall()
+            except sqlite3.OperationalError:
+                rows = [(1,)]
+        if rows and rows[0][0]:  # busy, says the checkpoint
+            raise LedgerUnreachable(
+                "it is deleted from the ledger, but the files may still hold it, since others use "
+                "them all the time; stop the gateway and call this again"
+            )
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+# The highest number that an entry ever had, and the highest that was committed.
+LAST_NUMBER = {
+    "sqlite": "SELECT seq FROM sqlite_sequence WHERE name = 'entries'",
+    # Not of the sequence: its value is not part of a transaction. A dump has one that is newer than
+    # its tables, and a standby or a recovery one that is up to 32 ahead of them.
+    "postgresql": "SELECT greatest(max(entries.id), (SELECT forgotten FROM ledger)) FROM entries",
+}
+_COMMITTED = "SELECT id, made_s FROM entries ORDER BY id DESC LIMIT 1"
+_ERA = "SELECT era FROM ledger"
+
+
+class Position(NamedTuple):
+    """How far a ledger has come: those two numbers, when the entry of the second was made, and in
+    which era; "" before there is one.
+    """
+
+    last: int
+    committed: int
+    made_s: float
+    era: str
+
+
+def position(connection: Any, dialect: str) -> Position:
+    """Where the ledger stands, by a connection of ours or of the driver itself."""
+    queries = (LAST_NUMBER[dialect], _COMMITTED, _ERA)
+    if isinstance(connection, Connection):
+        rows = [connection.exec_driver_sql(query).first() for query in queries]
+    else:
+        with closing(connection.cursor()) as cursor:
+            rows = [_first(cursor, query) for query in queries]
+    last, newest, era = rows
+    number, made_s = newest or (0, 0.0)
+    return Position(int((last and last[0]) or 0), number, made_s, era[0] if era else "")
+
+
+def _first(cursor: Any, query: str) -> Any:
+    cursor.execute(query)
+    return cursor.fetchone()
+
+
+def _reachable(path: Path) -> None:
+    """Make the file, for its owner's eyes alone, or say what is in the way."""
+    if not path.parent.is_dir():
+        raise ParameterError(
+            f"the folder {path.parent} of the ledger does not exist; make it, or give another "
+            "--database"
+        )
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as wrong:
+        raise ParameterError(
+            f"the ledger {path} cannot be written ({wrong.strerror}); see to its permissions, or "
+            "give another --database"
+        ) from None
+
+
+def _engine(url: str, pool: int) -> Engine:
+    try:
+        parsed = make_url(url)
+        driver = parsed.drivername
+        if driver not in ("sqlite", "postgresql+psycopg"):
+            raise exc.ArgumentError
+        settings: dict[str, Any] = {"hide_parameters": True}  # they may be keys and names
+        if driver == "sqlite":
+            if not parsed.database or parsed.database == ":memory:":
+                raise ParameterError("the ledger must be a file, such as sqlite:////path/ledger.db")
+            settings["connect_args"] = {"check_same_thread": False, "timeout": _WAIT_S}
+            settings["pool_size"], settings["max_overflow"] = pool, 64
+        else:
+            settings["connect_args"] = {
+                "connect_timeout": _WAIT_S,
+                # Nobody waits for ever, and nobody is waited for for ever.
+                "options": f"-c lock_timeout={_WAIT_S}s -c statement_timeout={3 * _WAIT_S}s "
+                f"-c idle_in_transaction_session_timeout={3 * _WAIT_S}s",
+            }
+            settings["pool_size"], settings["max_overflow"] = pool, 0
+            settings["pool_timeout"] = _WAIT_S
+        return create_engine(parsed, **settings)
+    except (exc.ArgumentError, exc.NoSuchModuleError):
+        raise ParameterError(
+            "the database must be a path, sqlite:////path/ledger.db or "
+            "postgresql+psycopg://user@host/name (with +psycopg); found something else"
+        ) from None
+    except ImportError:
+        raise ParameterError("the gateway needs more: pip install 'hereish[gateway]'") from None
+
+
+def _prepare_sqlite(connection: Any) -> None:
+    connection.isolation_level = None  # transactions begin where we say so, in _begin
+    pragmas = ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON")
+    # What is deleted or replaced is overwritten, not only unlinked.
+    for pragma in (*pragmas, "secure_delete = ON"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("hereish_writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Trouble of the driver in words of ours: its own may hold values."""
+    try:
+        yield
+    except exc.DBAPIError as wrong:
+        kind = type(wrong.orig).__name__
+        raise LedgerUnreachable(
+            f"the ledger cannot be used just now ({kind})", lost=wrong.connection_invalidated
+        ) from None
+    except exc.TimeoutError:
+        raise LedgerUnreachable("the ledger cannot be used just now (all are busy)") from None

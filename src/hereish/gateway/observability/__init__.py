@@ -1,0 +1,1 @@
+"""Logs, metrics and usage. Nothing here holds a place."""

@@ -1,0 +1,81 @@
+"""How many points each device sent on a day: statistics for its owner, written now and then."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+from sqlalchemy import Connection, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from hereish.gateway.ledger.ledger import Ledger
+from hereish.gateway.ledger.tables import counts, users
+from hereish.gateway.ledger.transaction import Device
+
+
+def day_of(time_zone: str, now_s: float | None = None) -> str:
+    """Today, where the user's days begin."""
+    now = datetime.fromtimestamp(time.time() if now_s is None else now_s, UTC)
+    return now.astimezone(ZoneInfo(time_zone)).date().isoformat()
+
+
+class Tallies:
+    """Counts in memory until `flush`; a crash loses what was not flushed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[tuple[int, str, str]] = Counter()
+
+    def add(self, device: Device, day: str, points: int) -> None:
+        if points:
+            with self._lock:
+                self._counts[device.user_id, device.device, day] += points
+
+    def flush(self, ledger: Ledger) -> None:
+        with self._lock:
+            taken, self._counts = self._counts, Counter()
+        if not taken:
+            return
+        try:
+            with ledger.database.writing() as tx:
+                named = {user_id for user_id, _, _ in taken}
+                there = set(tx.execute(select(users.c.id).where(users.c.id.in_(named))).scalars())
+                for (user_id, device, day), points in sorted(taken.items()):
+                    if user_id in there:  # somebody may have been deleted meanwhile
+                        _add(tx, user_id, device, day, points)
+        except BaseException:
+            with self._lock:
+                self._counts.update(taken)
+            raise
+
+    def today(self, ledger: Ledger, user_id: int, day: str) -> dict[str, int]:
+        """The points of each device on a day, with those not written yet."""
+        written = select(counts.c.device, counts.c.points).where(
+            counts.c.user_id == user_id, counts.c.day == day
+        )
+        with ledger.database.reading() as tx:
+            found = Counter({row.device: int(row.points) for row in tx.execute(written)})
+        with self._lock:
+            for (user, device, on), points in self._counts.items():
+                if user == user_id and on == day:
+                    found[device] += points
+        return dict(sorted(found.items()))
+
+
+def _add(tx: Connection, user_id: int, device: str, day: str, points: int) -> None:
+    row = {"user_id": user_id, "device": device, "day": day, "points": points}
+    more = {"points": counts.c.points + points}
+    key = ["user_id", "device", "day"]
+    if tx.dialect.name == "sqlite":
+        tx.execute(
+            sqlite.insert(counts).values(row).on_conflict_do_update(index_elements=key, set_=more)
+        )
+    else:
+        tx.execute(
+            postgresql.insert(counts)
+            .values(row)
+            .on_conflict_do_update(index_elements=key, set_=more)
+        )

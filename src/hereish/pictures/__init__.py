@@ -1,4 +1,0 @@
-"""Pictures for the owner's eyes: they hold true positions and are not for publishing.
-
-`hereish.pictures.page.page` makes one page of a true and a reported trace.
-"""

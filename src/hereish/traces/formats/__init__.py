@@ -1,0 +1,1 @@
+"""The file formats, one module each."""

@@ -1,0 +1,96 @@
+"""Points in GeoParquet: well-known binary, and what the file says about its geometry."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hereish.core.types import Floats
+from hereish.errors import ParameterError
+from hereish.traces.formats._bbox import Box
+
+GEOMETRY = "geometry"
+_SRID, _Z, _M = 0x20000000, 0x80000000, 0x40000000  # flags of the extended form
+_POINT = np.dtype([("order", "u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<f8")])
+
+
+def geometry_column(metadata: Mapping[bytes, bytes], names: Sequence[str]) -> str | None:
+    """The column of points of a GeoParquet file; None if the file is a plain one."""
+    text = metadata.get(b"geo")
+    if text is None:
+        return None
+    try:
+        geo = json.loads(text)
+        name = geo["primary_column"]
+        described = geo["columns"][name]
+        encoding, crs = described["encoding"], described.get("crs", "OGC:CRS84")
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise ParameterError("its GeoParquet metadata cannot be read") from None
+    if name not in names:
+        raise ParameterError(f"its metadata speaks of a column {name!r} that is not there")
+    if encoding != "WKB":
+        raise ParameterError(f"its geometry is encoded as {encoding!r}; only WKB is read")
+    if not _is_wgs84(crs):
+        raise ParameterError(
+            "its geometry is not in WGS84 longitude and latitude; convert it first, with "
+            "GeoPandas: frame.to_crs('EPSG:4326')"
+        )
+    return str(name)
+
+
+def _is_wgs84(crs: Any) -> bool:
+    if isinstance(crs, dict):
+        identity = crs.get("id") or {}
+        return (identity.get("authority"), str(identity.get("code"))) in (
+            ("OGC", "CRS84"),
+            ("EPSG", "4326"),
+        )
+    return bool(crs == "OGC:CRS84")
+
+
+def points(values: Sequence[bytes | None]) -> tuple[Floats, Floats]:
+    """Latitudes and longitudes; NaN where there is no point."""
+    size = _POINT.itemsize
+    if all(value is not None and len(value) == size for value in values):
+        table = np.frombuffer(b"".join(values), dtype=_POINT)  # type: ignore[arg-type]  # no None
+        if ((table["order"] == 1) & (table["type"] == 1)).all():
+            return table["y"].copy(), table["x"].copy()
+    pairs = np.array([_point(value) for value in values], dtype=np.float64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _point(value: bytes | None) -> tuple[float, float]:
+    try:
+        order = "<" if value and value[0] else ">"
+        (kind,) = struct.unpack_from(order + "I", value or b"", 1)
+        skip = 9 if kind & _SRID else 5
+        if (kind & ~(_SRID | _Z | _M)) % 1000 != 1:
+            return math.nan, math.nan
+        x, y = struct.unpack_from(order + "dd", value or b"", skip)
+    except struct.error:
+        return math.nan, math.nan
+    return y, x
+
+
+def column(lat: Floats, lon: Floats) -> Any:
+    """Points as an Arrow column."""
+    import pyarrow as pa
+
+    table = np.empty(len(lat), dtype=_POINT)
+    table["order"], table["type"], table["x"], table["y"] = 1, 1, lon, lat
+    offsets = np.arange(len(lat) + 1, dtype=np.int32) * _POINT.itemsize
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(table.tobytes())]
+    return pa.Array.from_buffers(pa.binary(), len(lat), buffers)
+
+
+def description(name: str, box: Box) -> dict[str, Any]:
+    """The metadata of a GeoParquet file: coordinates are in the default, OGC:CRS84."""
+    about: dict[str, Any] = {"encoding": "WKB", "geometry_types": ["Point"]}
+    if box.sides is not None:
+        about["bbox"] = list(box.sides)
+    return {"version": "1.1.0", "primary_column": name, "columns": {name: about}}

@@ -1,0 +1,70 @@
+"""What a run over files did. It depends on the truth: for the terminal, never for the output."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hereish.core.types import Floats
+from hereish.traces.table import KINDS, Released
+
+# Displacements are counted in bins a thousandth wide, so that a billion of them take no memory.
+_EDGES_M = np.geomspace(1e-3, 3e7, 1 + round(np.log(3e10) / np.log1p(1e-3)))
+
+
+@dataclass
+class Tally:
+    """Each point that was read is in one of bad, thinned, hard, easy, untested and refused."""
+
+    files: int = 0
+    users: int = 0
+    traces: int = 0
+    points: int = 0
+    bad: dict[str, int] = field(default_factory=dict)  # left out, by reason
+    unreadable: list[str] = field(default_factory=list)  # files that were read in part or not
+    thinned: int = 0  # left out by --every
+    hard: int = 0
+    easy: int = 0
+    untested: int = 0
+    refused: int = 0
+    guarantee: str = ""
+    private: bool = True
+
+    def __post_init__(self) -> None:
+        self._bins = np.zeros(len(_EDGES_M) + 1, dtype=np.int64)
+        self._sum_m = 0.0
+
+    @property
+    def released(self) -> int:
+        return self.hard + self.easy + self.untested
+
+    def left_out(self, reason: str, count: int = 1) -> None:
+        self.bad[reason] = self.bad.get(reason, 0) + count
+
+    def count(self, released: Released, distance_m: Floats) -> None:
+        """Add released rows, and how far they lie from the truth."""
+        for kind, count in zip(KINDS, np.bincount(released.kind, minlength=3), strict=True):
+            setattr(self, kind, getattr(self, kind) + int(count))
+        self._bins += np.bincount(np.searchsorted(_EDGES_M, distance_m), minlength=len(self._bins))
+        self._sum_m += float(distance_m.sum())
+
+    @property
+    def displacement_mean_m(self) -> float | None:
+        return self._sum_m / self.released if self.released else None
+
+    @property
+    def displacement_p90_m(self) -> float | None:
+        """Nine reports out of ten lie within this of the truth, to a thousandth."""
+        if not self.released:
+            return None
+        bin_ = int(np.searchsorted(np.cumsum(self._bins), 0.9 * self.released))
+        return float(_EDGES_M[min(bin_, len(_EDGES_M) - 1)])
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return asdict(self) | {
+            "displacement_mean_m": self.displacement_mean_m,
+            "displacement_p90_m": self.displacement_p90_m,
+        }

@@ -1,0 +1,291 @@
+"""Who delivers, and what may happen meanwhile."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from sqlalchemy import select
+
+from hereish.gateway.admin import accounts, destinations
+from hereish.gateway.forwarding import outbox, senders
+from hereish.gateway.forwarding.outbox import LEASE_S, Forwarder, waiting
+from hereish.gateway.ledger.ledger import Ledger
+from hereish.gateway.ledger.tables import users
+from hereish.gateway.paths import Places
+from tests.support.forwarding_stage import (
+    POLICY,
+    Phone,
+    on_both,
+    phone_of,
+    seen,
+    the_only,
+)
+from tests.support.receivers import (
+    wait_until,
+    wall,
+    web_receiver,
+)
+
+
+@on_both
+def test_a_lease_that_was_left_behind_runs_out_and_nothing_is_lost(
+    ledger: Ledger, phone: Phone
+) -> None:
+    with web_receiver() as receiver:
+        number = destinations.add(ledger, "alice", receiver.url, "owntracks")
+        released = phone.report(3)
+        now_s = time.time()
+        dead = Forwarder(ledger)
+        assert dead._claimed(number, now_s) is not None  # and then its process dies
+        alive = Forwarder(ledger)
+        assert alive.run_once(now_s + LEASE_S - 1) == 0
+        assert receiver.requests == []
+        assert alive.run_once(now_s + LEASE_S + 2) == 3
+        assert seen(receiver.bodies) == released
+
+
+@on_both
+def test_a_process_that_is_killed_while_it_delivers_loses_nothing(
+    ledger: Ledger, places: Places, phone: Phone
+) -> None:
+    program = (
+        "import sys, time; from pathlib import Path;"
+        "from hereish.gateway.forward import Forwarder; from hereish.gateway.ledger import Ledger;"
+        "from hereish.gateway.places import Places;"
+        "where = Places(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]));"
+        "Forwarder(Ledger.open(where)).start(); time.sleep(60)"
+    )
+    with web_receiver() as receiver:
+        receiver.script = [200, 200, "hang"]
+        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        released = phone.report(5)
+        told = [places.database, str(places.key_file), str(places.mark)]
+        process = subprocess.Popen(  # noqa: S603  # our own interpreter
+            [sys.executable, "-c", program, *told]
+        )
+        wait_until(lambda: len(receiver.requests) == 3)
+        process.kill()
+        process.wait()
+        forwarder = Forwarder(ledger)
+        assert forwarder.run_once(time.time()) == 0  # the dead one still has its lease
+        assert forwarder.run_once(time.time() + LEASE_S + 2) == 5
+        # It had not noted what was taken, so that comes again; nothing is missing.
+        assert seen(receiver.bodies) == released[:3] + released
+
+
+@on_both
+def test_who_lost_a_lease_sends_no_further_batch(ledger: Ledger, phone: Phone) -> None:
+    number = destinations.add(ledger, "alice", "http://127.0.0.1/", "overland")
+    phone.report(150)
+    now_s = time.time()
+    slow, quick = Forwarder(ledger), Forwarder(ledger)
+    lost = slow._claimed(number, now_s)
+    held = quick._claimed(number, now_s + LEASE_S + 2)
+    assert lost is not None
+    assert held is not None
+    go = senders.Go()
+    go.taken = 100
+    assert slow._settled(lost, go, None, now_s + LEASE_S + 3) is None
+    assert waiting(ledger) == 50  # what was taken was taken
+    on = quick._settled(held, go, None, now_s + LEASE_S + 4)
+    assert on is not None
+    assert len(on.parcels) == 50
+
+
+@on_both
+@pytest.mark.usefixtures("impatient")
+def test_two_forwarders_on_one_ledger_deliver_each_release_once_and_in_order(
+    ledger: Ledger, places: Places
+) -> None:
+    names = ["bob", "carol", "dora"]
+    with web_receiver() as receiver:
+        phones = {}
+        for name in names:
+            accounts.add_user(ledger, name, POLICY)
+            destinations.add(ledger, name, f"{receiver.url}/{name}", "owntracks")
+            phones[name] = phone_of(ledger, name)
+        other = Ledger.open(places)
+        forwarders = [Forwarder(ledger), Forwarder(other)]
+        for forwarder in forwarders:
+            forwarder.start()
+        released: dict[str, list[tuple[int, float, float]]] = {name: [] for name in names}
+        for i in range(20):
+            for name in names:
+                released[name] += phones[name].report()
+                forwarders[i % 2].poke()
+        wait_until(lambda: waiting(ledger) == 0)
+        for forwarder in forwarders:
+            forwarder.stop(5)
+        other.close()
+        for name in names:
+            bodies = [r.body for r in receiver.requests if r.path == f"/{name}"]
+            assert seen(bodies) == released[name]
+
+
+def test_a_poke_delivers_long_before_the_next_look(
+    ledger: Ledger, phone: Phone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "POLL_S", 3600.0)
+    with web_receiver() as receiver:
+        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        forwarder = Forwarder(ledger)
+        forwarder.poke()  # nobody is there yet, and nothing happens
+        forwarder.start()
+        wait_until(lambda: forwarder._wake is not None)
+        for number in range(1, 4):
+            phone.report()
+            forwarder.poke()
+            wait_until(lambda: waiting(ledger) == 0)
+            assert len(receiver.requests) == number
+        forwarder.stop(5)
+        forwarder.poke()
+
+
+@on_both
+def test_a_hanging_receiver_delays_neither_a_report_nor_another_destination(
+    ledger: Ledger, phone: Phone
+) -> None:
+    with web_receiver() as receiver, web_receiver() as hanging, wall() as port:
+        hanging.script = ["hang"]
+        destinations.add(ledger, "alice", hanging.url, "owntracks")
+        destinations.add(ledger, "alice", f"mqtt://127.0.0.1:{port}/t", "mqtt")
+        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        forwarder = Forwarder(ledger)
+        forwarder.start()
+        released = phone.report()
+        forwarder.poke()
+        wait_until(lambda: len(hanging.requests) == 1)
+        begin_s = time.monotonic()
+        for _ in range(5):
+            released += phone.report()
+            forwarder.poke()
+        wait_until(lambda: len(receiver.requests) == 6)
+        assert time.monotonic() - begin_s < senders.SEND_S / 2
+        assert seen(receiver.bodies) == released
+        assert len(hanging.requests) == 1  # it still has the first one, and no other overtook it
+        wait_until(lambda: waiting(ledger) == 12)
+        forwarder.stop(0)  # nor does it delay the end
+        assert time.monotonic() - begin_s < senders.SEND_S / 2
+        hung, broker, good = destinations.listed(ledger, "alice")
+        assert (hung.waiting, broker.waiting, good.waiting) == (6, 6, 0)
+        # The lease was given back: somebody else may go on at once.
+        destinations.remove(ledger, "alice", broker.id)
+        hanging.requests.clear()
+        assert Forwarder(ledger).run_once(time.time()) == 6
+        assert seen(hanging.bodies) == released
+
+
+@on_both
+def test_stop_waits_for_what_was_begun_and_begins_nothing_more(
+    ledger: Ledger, phone: Phone
+) -> None:
+    with web_receiver() as receiver:
+        receiver.script = ["hang"]
+        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        phone.report(3)
+        forwarder = Forwarder(ledger)
+        forwarder.start()
+        wait_until(lambda: len(receiver.requests) == 1)
+        ending = threading.Thread(target=forwarder.stop, args=(10,))
+        ending.start()
+        wait_until(lambda: all(go.ending for go in list(forwarder._goes)))
+        receiver.over.set()
+        ending.join()
+        assert len(receiver.requests) == 1
+        assert waiting(ledger) == 3
+
+
+# Meanwhile
+
+
+@on_both
+def test_a_disabled_user_waits_and_goes_on_when_enabled(ledger: Ledger, phone: Phone) -> None:
+    with web_receiver() as receiver:
+        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        released = phone.report(2)
+        accounts.set_disabled(ledger, "alice", True)
+        assert Forwarder(ledger).run_once(time.time()) == 0
+        assert receiver.requests == []
+        assert the_only(ledger).trouble is None
+        accounts.set_disabled(ledger, "alice", False)
+        assert Forwarder(ledger).run_once(time.time()) == 2
+        assert seen(receiver.bodies) == released
+
+
+@on_both
+@pytest.mark.parametrize("how", ["destination", "user"])
+def test_a_destination_that_goes_away_during_a_delivery_is_no_error(
+    ledger: Ledger, phone: Phone, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with web_receiver() as receiver:
+        receiver.script = ["hang"]
+        number = destinations.add(ledger, "alice", receiver.url, "owntracks")
+        phone.report(2)
+        forwarder = Forwarder(ledger)
+        forwarder.start()
+        wait_until(lambda: len(receiver.requests) == 1)
+        if how == "user":
+            accounts.delete_user(ledger, "alice")
+        else:
+            destinations.remove(ledger, "alice", number)
+        receiver.over.set()
+        wait_until(lambda: not forwarder._goes)
+        assert waiting(ledger) == 0
+        forwarder.stop(5)
+        assert len(receiver.requests) == 1
+    assert caplog.records == []
+
+
+@on_both
+def test_forwards_counts_the_destinations(ledger: Ledger, phone: Phone) -> None:
+    def forwards() -> int:
+        with ledger.database.reading() as tx:
+            return int(tx.execute(select(users.c.forwards)).scalar_one())
+
+    first = destinations.add(ledger, "alice", "https://a.example/", "overland")
+    second = destinations.add(ledger, "alice", "https://b.example/", "overland")
+    assert forwards() == 2
+    phone.report()
+    assert waiting(ledger) == 2
+    destinations.remove(ledger, "alice", first)
+    assert (forwards(), waiting(ledger)) == (1, 1)
+    destinations.remove(ledger, "alice", second)
+    assert (forwards(), waiting(ledger)) == (0, 0)
+    phone.report()
+    assert waiting(ledger) == 0
+    with pytest.raises(accounts.Unknown, match="no destination"):
+        destinations.remove(ledger, "alice", first)
+
+
+def test_nobody_removes_a_destination_of_somebody_else(ledger: Ledger) -> None:
+    accounts.add_user(ledger, "bob", POLICY)
+    number = destinations.add(ledger, "alice", "https://a.example/", "overland")
+    with pytest.raises(accounts.Unknown):
+        destinations.remove(ledger, "bob", number)
+    assert len(destinations.listed(ledger, "alice")) == 1
+    for act in (
+        lambda: destinations.add(ledger, "eve", "https://a.example/", "overland"),
+        lambda: destinations.listed(ledger, "eve"),
+        lambda: destinations.remove(ledger, "eve", number),
+    ):
+        with pytest.raises(accounts.Unknown, match="no user"):
+            act()
+
+
+@on_both
+def test_the_mark_is_raised_before_a_release_leaves(
+    ledger: Ledger, phone: Phone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks: list[int] = []
+    with web_receiver() as receiver:
+        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        with monkeypatch.context() as dying:  # the reporting process ends right after its commit
+            dying.setattr(ledger.mark, "reach", marks.append)
+            phone.report(2)
+        before = ledger.mark.value()
+        assert Forwarder(ledger).run_once(time.time()) == 2
+        assert ledger.mark.value() == max(marks) > before

@@ -1,0 +1,162 @@
+"""Requests that share a transaction: each gets what it would have got alone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from hereish.gateway.admin import accounts, destinations
+from hereish.gateway.ledger import ledger as ledger_module
+from hereish.gateway.ledger import transaction
+from hereish.gateway.ledger.group_commit import Clerk
+from hereish.gateway.ledger.ledger import Ask, Ledger, Refused, Reported
+from hereish.gateway.ledger.models import Fix
+from hereish.gateway.ledger.tables import entries, outbox
+from hereish.gateway.ledger.tokens import Presented
+from tests.support.postgres import Postgres
+from tests.support.stage import HELSINKI, member, places_in, shown
+
+NOON_S = 1_762_171_200.0
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
+    database = None
+    if request.param == "postgresql":
+        running: Postgres = request.getfixturevalue("cluster")
+        database = running.fresh(f"t{time.time_ns()}")
+    opened = Ledger.open(places_in(tmp_path, database))
+    yield opened
+    opened.close()
+
+
+def ask(token: Presented, *seconds: float, name: str | None = None) -> Ask:
+    return Ask(token, [Fix(*HELSINKI, NOON_S + at, name) for at in seconds])
+
+
+def told(outcome: Reported | Exception) -> list[tuple[float, float, str, float] | None]:
+    assert isinstance(outcome, Reported)
+    releases = [answer.release for answer in outcome.answers]
+    return [None if r is None else (r.lat, r.lon, r.kind, r.cost) for r in releases]
+
+
+def count(ledger: Ledger) -> int:
+    with ledger.database.reading() as tx:
+        return int(tx.execute(select(func.count()).select_from(entries)).scalar_one())
+
+
+def test_several_users_are_answered_and_written_at_once(ledger: Ledger) -> None:
+    keys = [shown(member(ledger, f"user{i}")) for i in range(5)]
+    outcomes = ledger.report_all([ask(key, 0, 60) for key in reversed(keys)])
+    assert count(ledger) == 10
+    for key, outcome in zip(reversed(keys), outcomes, strict=True):
+        assert isinstance(outcome, Reported)
+        again = ledger.report(key, ask(key, 0, 60).fixes)
+        assert told(outcome) == told(again)
+        assert outcome.standing == again.standing
+    assert count(ledger) == 10
+
+
+def test_one_user_three_times_is_one_run(ledger: Ledger) -> None:
+    key = shown(member(ledger))
+    tablet = shown(accounts.new_token(ledger, "alice", "tablet"))
+    accounts.set_primary(ledger, "alice", "phone")
+    outcomes = ledger.report_all(
+        [ask(key, 0), ask(key, 0), ask(tablet, 0), ask(key, 60), ask(tablet, 30)]
+    )
+    assert told(outcomes[0]) == told(outcomes[1])
+    first = told(outcomes[0])[0]
+    assert first is not None
+    assert told(outcomes[2]) == [(*first[:2], "untested", 0.0)]
+    assert told(outcomes[4]) == [(*first[:2], "untested", 0.0)]
+    assert count(ledger) == 2
+    spent = ledger.report(key, ask(key, 60).fixes).standing.spent
+    with ledger.database.reading() as tx:
+        assert tx.execute(select(func.sum(entries.c.cost))).scalar_one() == spent
+
+
+def test_one_id_three_times_is_paid_once(ledger: Ledger) -> None:
+    key = shown(member(ledger))
+    outcomes = ledger.report_all([ask(key, at, name="a") for at in (0.0, 60.0, 120.0)])
+    assert told(outcomes[0]) == told(outcomes[1]) == told(outcomes[2])
+    assert count(ledger) == 1
+
+
+def test_who_is_refused_does_not_disturb_the_others(ledger: Ledger) -> None:
+    good = shown(member(ledger))
+    bad = shown("hereish_" + "0" * 16 + "_" + "a" * 52)
+    wrong = Presented(good.id, bytes(32))
+    outcomes = ledger.report_all([ask(bad, 0), ask(good, 0), ask(wrong, 60)])
+    assert isinstance(outcomes[0], Refused)
+    assert isinstance(outcomes[2], Refused)
+    assert told(outcomes[1])[0] is not None
+    assert count(ledger) == 1
+
+
+def test_trouble_with_one_is_trouble_of_that_one_alone(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [shown(member(ledger, f"user{i}")) for i in range(3)]
+    whole = transaction.write
+
+    def broken(tx: Any, scribes: Any) -> transaction.Numbered:
+        """Fails after it has written, as a full disk may."""
+        written = list(scribes)
+        last = whole(tx, written)
+        if any(one.user_id == 2 for one in written):
+            raise ValueError
+        return last
+
+    monkeypatch.setattr(ledger_module, "write", broken)
+    outcomes = ledger.report_all([ask(key, 0) for key in keys])
+    assert isinstance(outcomes[1], ValueError)
+    assert told(outcomes[0])[0] is not None
+    assert told(outcomes[2])[0] is not None
+    assert count(ledger) == 2
+
+
+def test_what_is_forwarded_goes_into_the_outbox_with_it(ledger: Ledger) -> None:
+    keys = [shown(member(ledger, f"user{i}")) for i in range(3)]
+    destinations.add(ledger, "user1", "http://127.0.0.1:9/", "overland")
+    ledger.report_all([ask(key, 0, 60) for key in keys])
+    with ledger.database.reading() as tx:
+        rows = tx.execute(select(outbox.c.at_s).order_by(outbox.c.id)).scalars().all()
+    assert rows == [NOON_S, NOON_S + 60]
+
+
+def test_the_clerk_lets_those_who_wait_go_together(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [shown(member(ledger, f"user{i}")) for i in range(40)]
+    sizes: list[int] = []
+    whole = Ledger.report_all
+
+    def counted(self: Ledger, asks: Sequence[Ask]) -> list[Reported | Exception]:
+        sizes.append(len(asks))
+        return whole(self, asks)
+
+    monkeypatch.setattr(Ledger, "report_all", counted)
+    clerk = Clerk(ledger)
+
+    async def everybody() -> list[Reported | BaseException]:
+        wrong = ask(shown("hereish_" + "0" * 16 + "_" + "a" * 52), 0)
+        coming = [clerk.report(one) for one in (wrong, *(ask(key, 0) for key in keys))]
+        started = asyncio.gather(*coming, return_exceptions=True)
+        await asyncio.sleep(0)  # all of them stand in line
+        clerk.start()
+        return await started
+
+    outcomes = asyncio.run(everybody())
+    clerk.stop()
+    assert isinstance(outcomes[0], Refused)
+    assert all(isinstance(outcome, Reported) for outcome in outcomes[1:])
+    assert sum(sizes) == 41
+    assert max(sizes) > 1
+    assert max(sizes) <= 32
+    assert count(ledger) == 40

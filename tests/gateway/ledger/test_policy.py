@@ -1,0 +1,199 @@
+"""Policies: what they describe, and that a change never pays for a window twice."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from hereish.core.windows import Day
+from hereish.errors import ParameterError
+from hereish.gateway.admin import accounts
+from hereish.gateway.ledger.ledger import Ledger
+from hereish.gateway.ledger.models import Fix
+from hereish.gateway.ledger.policy import Policy
+from hereish.gateway.ledger.tables import entries
+from tests.support.stage import HELSINKI, member, places_in, policy, shown
+
+FAR = (61.5, 25.5)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    opened = Ledger.open(places_in(tmp_path))
+    yield opened
+    opened.close()
+
+
+def utc(day: int, hour: float = 0.0) -> float:
+    return datetime(2025, 11, day, tzinfo=UTC).timestamp() + hour * 3600
+
+
+def test_a_policy_survives_its_text() -> None:
+    full = policy(eta=0.4, gamma=0.9, skip_kmh=30.0, skip_since="tested", time_zone="Asia/Tokyo")
+    assert Policy.from_json(full.to_json()) == full
+    assert full.build() == Policy.from_json(full.to_json()).build()
+
+
+def test_a_policy_of_a_newer_version_is_refused() -> None:
+    text = json.dumps({**json.loads(policy().to_json()), "colour": "green"})
+    with pytest.raises(ParameterError, match="colour"):
+        Policy.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"window": "week"}, "a window is day"),
+        ({"window": "30"}, "a window is day"),
+        ({"time_zone": "Moon/Crater"}, "IANA name"),
+        ({"time_zone": "Moon/Crater", "window": "3600"}, "IANA name"),
+        ({"reports": 30, "accuracy_m": 3000.0}, "either an accuracy or"),
+        ({"mechanism": "independent", "skip_kmh": 30.0}, "spares tests"),
+        ({"accuracy_m": 10.0}, "the whole budget is"),
+        ({"level": -1.0}, "level must be"),
+    ],
+)
+def test_a_policy_that_describes_nothing_says_why(settings: dict[str, object], words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        policy(**settings).build()
+
+
+@pytest.mark.parametrize("interval_s", [-1.0, math.nan, math.inf, 8 * 86_400.0])
+def test_an_interval_has_bounds(interval_s: float) -> None:
+    with pytest.raises(ParameterError, match="smallest interval"):
+        policy(interval_s=interval_s)
+
+
+def test_a_change_waits_for_the_next_window(ledger: Ledger) -> None:
+    token = shown(member(ledger))
+    ledger.report(token, [Fix(*HELSINKI, utc(3, 10))])
+    assert accounts.set_policy(ledger, "alice", policy(reports=30, radius_m=50.0)) == 2
+    same = ledger.report(token, [Fix(*HELSINKI, utc(3, 11))])
+    assert same.policy.accuracy_m == 3000.0
+    assert same.standing.total == math.log(10) / 100
+    assert accounts.shown(ledger, "alice").waiting is not None
+    fresh = ledger.report(token, [Fix(*HELSINKI, utc(4, 1))])
+    assert fresh.policy.reports == 30
+    assert fresh.standing.total == math.log(10) / 50
+    assert fresh.answers[0].release is not None
+    assert fresh.standing.spent == fresh.answers[0].release.cost
+    assert accounts.shown(ledger, "alice").waiting is None
+
+
+def test_before_the_first_report_a_change_applies_at_once(ledger: Ledger) -> None:
+    token = shown(member(ledger))
+    accounts.set_policy(ledger, "alice", policy(reports=30))
+    accounts.set_policy(ledger, "alice", policy(reports=40))
+    assert ledger.report(token, [Fix(*HELSINKI, utc(3))]).policy.reports == 40
+
+
+def test_the_last_change_of_several_is_the_one_that_comes(ledger: Ledger) -> None:
+    token = shown(member(ledger))
+    ledger.report(token, [Fix(*HELSINKI, utc(3))])
+    accounts.set_policy(ledger, "alice", policy(reports=30))
+    accounts.set_policy(ledger, "alice", policy(reports=40))
+    assert ledger.report(token, [Fix(*HELSINKI, utc(4))]).policy.reports == 40
+
+
+def test_the_history_is_kept_over_a_change_so_the_first_report_may_be_a_guess(
+    ledger: Ledger,
+) -> None:
+    token = shown(member(ledger))
+    first = ledger.report(token, [Fix(*HELSINKI, utc(3))])
+    accounts.set_policy(ledger, "alice", policy(accuracy_m=4000.0, skip_kmh=0.001))
+    after = ledger.report(token, [Fix(*first_place(first), utc(4))])
+    assert after.answers[0].release is not None
+    assert after.answers[0].release.kind in ("easy", "hard", "untested")
+    assert after.policy.accuracy_m == 4000.0
+
+
+def first_place(reported: object) -> tuple[float, float]:
+    release = reported.answers[0].release  # type: ignore[attr-defined]  # of a Reported
+    return release.lat, release.lon
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"time_zone": "Pacific/Auckland"}, {"time_zone": "Pacific/Honolulu"}),
+        ({"time_zone": "Pacific/Honolulu"}, {"time_zone": "Pacific/Auckland"}),
+        ({"window": "21600"}, {"time_zone": "Europe/Helsinki"}),
+        ({"time_zone": "Europe/Helsinki"}, {"window": "21600"}),
+        ({"window": "86400"}, {"window": "25200"}),
+    ],
+)
+def test_no_window_of_either_policy_holds_more_than_its_budget(
+    ledger: Ledger, old: dict[str, str], new: dict[str, str]
+) -> None:
+    """Spend all that can be had for four days around a change, and add up each window."""
+    token = shown(member(ledger, **old))
+    steps = [utc(3) + 900.0 * i for i in range(4 * 96)]
+    for i, at_s in enumerate(steps):
+        if i == 100:
+            accounts.set_policy(ledger, "alice", policy(**new))
+        ledger.report(token, [Fix(*(HELSINKI, FAR)[i % 2], at_s)])
+    with ledger.database.reading() as tx:
+        rows = tx.execute(select(entries.c.at_s, entries.c.cost, entries.c.policy_id)).all()
+    assert len({row.policy_id for row in rows}) == 2
+    total = math.log(10) / 100
+    for settings, version in ((old, 0), (new, 1)):
+        window = policy(**settings).build().window
+        ids = sorted({row.policy_id for row in rows})
+        sums: dict[int, float] = {}
+        for row in rows:
+            number = _number(window, row.at_s)
+            sums[number] = sums.get(number, 0.0) + row.cost
+        # In the windows that this policy pays for, everything counts, whoever paid for it.
+        paid = {_number(window, row.at_s) for row in rows if row.policy_id == ids[version]}
+        assert all(sums[number] <= total for number in paid)
+        assert len(paid) > 1
+
+
+def _number(window: object, at_s: float) -> int:
+    import numpy as np
+
+    return int(window.index(np.array([at_s]))[0])  # type: ignore[attr-defined]  # a Window
+
+
+def test_the_count_above_would_notice_a_budget_that_is_handed_out_twice() -> None:
+    """Negative control: the same sums, with a change of zone that applied at once."""
+    total = math.log(10) / 100
+    auckland, honolulu = Day("Pacific/Auckland"), Day("Pacific/Honolulu")
+    noon = utc(3, 12)
+    costs = [(noon - 60, total), (noon + 60, total)]  # one budget before the change, one after
+    for window in (auckland, honolulu):
+        sums: dict[int, float] = {}
+        for at_s, cost in costs:
+            number = _number(window, at_s)
+            sums[number] = sums.get(number, 0.0) + cost
+        if max(sums.values()) > total:
+            return
+    pytest.fail("it was not noticed")
+
+
+def test_what_got_nothing_while_a_policy_waited_gets_nothing_for_ever(ledger: Ledger) -> None:
+    token = shown(member(ledger, time_zone="Pacific/Honolulu"))
+    ledger.report(token, [Fix(*HELSINKI, utc(3, 9))])
+    accounts.set_policy(ledger, "alice", policy(time_zone="Pacific/Auckland"))
+    # The old day is over in Honolulu, and in Auckland the day of that report is not.
+    asked = [Fix(*HELSINKI, utc(3, 10.2)), Fix(*HELSINKI, utc(3, 10.4))]
+    assert [a.release for a in ledger.report(token, asked).answers] == [None, None]
+    accounts.set_policy(ledger, "alice", policy(time_zone="Pacific/Honolulu"))
+    assert [a.release for a in ledger.report(token, asked).answers] == [None, None]
+
+
+def test_one_budget_for_ever_cannot_be_followed_or_follow(ledger: Ledger) -> None:
+    token = shown(member(ledger, window="none"))
+    ledger.report(token, [Fix(*HELSINKI, utc(3))])
+    with pytest.raises(ParameterError, match="no next window"):
+        accounts.set_policy(ledger, "alice", policy())
+    daily = shown(member(ledger, "bob"))
+    ledger.report(daily, [Fix(*HELSINKI, utc(3))])
+    with pytest.raises(ParameterError, match="no next window"):
+        accounts.set_policy(ledger, "bob", policy(window="none"))

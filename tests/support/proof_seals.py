@@ -1,0 +1,70 @@
+"""Seals tie a proof to the code it speaks of.
+
+Run this file after changing anchored code AND reading its proof again: it writes the new seals.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from pathlib import Path
+
+from tests.support.paths import ROOT
+
+SOURCE = ROOT / "src" / "hereish"
+ANCHOR = re.compile(r"\[([A-Z]\d+)\]")
+IN_CODE = re.compile(r"#.*?\[([A-Z]\d+)\]\s*$")
+SEAL = re.compile(r"^Sealed: ([0-9a-f]{12})$", re.MULTILINE)
+
+
+def proofs() -> list[Path]:
+    return sorted(SOURCE.rglob("*.proof.md"))
+
+
+def cited(proof: Path) -> set[str]:
+    return set(ANCHOR.findall(proof.read_text(encoding="utf-8")))
+
+
+def anchors() -> dict[str, str]:
+    """Each anchor of the code, with the function (or statement of a class) that it stands in."""
+    found: dict[str, str] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        for number, line in enumerate(text.splitlines(), start=1):
+            for anchor in IN_CODE.findall(line):
+                if anchor in found:
+                    raise ValueError(f"{anchor} stands twice")
+                found[anchor] = ast.dump(_around(tree, number))
+    return found
+
+
+def _around(tree: ast.Module, number: int) -> ast.AST:
+    """The innermost function around this line, without its docstring; else the statement."""
+    best: ast.AST | None = None
+    for node in ast.walk(tree):
+        if not isinstance(node, (ast.FunctionDef, ast.Assign, ast.AnnAssign)):
+            continue
+        if node.lineno <= number <= (node.end_lineno or 0) and (
+            best is None or isinstance(node, ast.FunctionDef)
+        ):
+            best = node
+    if best is None:
+        raise ValueError(f"no function or statement around line {number}")
+    if isinstance(best, ast.FunctionDef) and ast.get_docstring(best) is not None:
+        best.body = best.body[1:]
+    return best
+
+
+def seal(proof: Path) -> str:
+    code = anchors()
+    parts = [code[anchor] for anchor in sorted(cited(proof))]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+if __name__ == "__main__":
+    for path in proofs():
+        path.write_text(
+            SEAL.sub(f"Sealed: {seal(path)}", path.read_text(encoding="utf-8")), encoding="utf-8"
+        )

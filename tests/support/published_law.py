@@ -1,0 +1,196 @@
+"""hereish as a black box, and the law that it publishes, for the black-box audit.
+
+Only what users are given is called. Distances and laws are written out again, so that the library
+cannot be its own witness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+from pyproj import Geod
+
+import hereish
+from hereish.core.randomness import Draws
+from hereish.core.types import Floats
+from tests.support.black_box import Learner, Mechanism, Pair, Released, Score
+from tests.support.compass import CLAIM, RADIUS_M
+
+NOTHING, UNTESTED, EASY, HARD = range(4)
+_CLAMP = 2.0**-24  # known-limits.md: how far the chance to pass stays from 0 and 1
+_GEOD = Geod(ellps="WGS84")
+
+
+@dataclass(frozen=True)
+class Planned(Released):
+    """What hereish releases, with the public numbers that its law is stated in."""
+
+    eps_test: Floats
+    eps_noise: Floats
+    threshold: Floats
+
+
+def in_batch(m: hereish.PredictiveMechanism, at_s: Floats, draws: Draws) -> Mechanism[Planned]:
+    """`hereish.sanitize`: one lane per run. Calls go on drawing where the last one ended."""
+
+    def mechanism(traces: Floats) -> Planned:
+        runs, steps, dim = traces.shape
+        offsets = np.arange(0, runs * steps + 1, steps)
+        times = np.tile(at_s, runs)
+        out = hereish.sanitize(m, traces.reshape(-1, dim), times, offsets, draws=draws)
+        kind = np.where(np.isfinite(out.threshold), EASY, UNTESTED)
+        kind = np.where(out.released, np.where(out.hard, HARD, kind), NOTHING)
+        table = (out.cost, out.eps_test, out.eps_noise, out.threshold)
+        cost, eps_test, eps_noise, threshold = (column.reshape(runs, steps) for column in table)
+        return Planned(
+            out.value.reshape(traces.shape),
+            kind.reshape(runs, steps),
+            cost,
+            eps_test,
+            eps_noise,
+            threshold,
+        )
+
+    return mechanism
+
+
+def live(m: hereish.PredictiveMechanism, at_s: Floats, draws: Draws) -> Mechanism[Planned]:
+    """`hereish.Session`: one session per run, which is slow."""
+    times = [datetime.fromtimestamp(float(at), UTC) for at in at_s]
+    kinds = {"untested": UNTESTED, "easy": EASY, "hard": HARD}
+
+    def mechanism(traces: Floats) -> Planned:
+        value = np.full(traces.shape, np.nan)
+        kind = np.full(traces.shape[:2], NOTHING)
+        cost, eps_test, eps_noise = np.zeros((3, *traces.shape[:2]))
+        threshold = np.full(traces.shape[:2], np.inf)
+        for run, trace in enumerate(traces):
+            session = m.session(draws=draws)
+            for step, (x, at) in enumerate(zip(trace, times, strict=True)):
+                try:
+                    report = session.report(x, at)
+                except hereish.BudgetExhausted:
+                    continue
+                cell = run, step
+                value[cell], kind[cell], cost[cell] = report.value, kinds[report.kind], report.cost
+                eps_test[cell], eps_noise[cell] = report.eps_test, report.eps_noise
+                threshold[cell] = report.threshold
+        return Planned(value, kind, cost, eps_test, eps_noise, threshold)
+
+    return mechanism
+
+
+class Globe:
+    """Great-circle metres, by unit vectors; a map by distance and direction."""
+
+    def positions(self, points: Floats) -> Floats:
+        lat, lon = np.radians(points).T
+        flat = np.cos(lat)
+        return np.column_stack([flat * np.cos(lon), flat * np.sin(lon), np.sin(lat)])
+
+    def distance(self, place: Floats, positions: Floats) -> Floats:
+        chord = np.sqrt(((positions - place) ** 2).sum(axis=1))
+        return np.asarray(2.0 * RADIUS_M * np.arcsin(np.minimum(0.5 * chord, 1.0)))
+
+    def flat(self, place: Floats, positions: Floats) -> Floats:
+        # At a pole, where there is no north, any two directions will do.
+        axis = np.array([0.0, 0.0, 1.0]) if abs(place[2]) < 1.0 - 1e-15 else np.eye(3)[0]
+        east = np.cross(axis, place)
+        east /= np.sqrt(east @ east)
+        moved = positions @ np.column_stack([east, np.cross(place, east)])
+        length = np.hypot(*moved.T)
+        stretch = self.distance(place, positions) / np.where(length > 0.0, length, 1.0)
+        return np.asarray(moved * stretch[:, None])
+
+
+class Flat:
+    """A plane, or a line, which is a plane without a north."""
+
+    def positions(self, points: Floats) -> Floats:
+        if points.shape[1] == 2:
+            return points
+        return np.column_stack([points, np.zeros(len(points))])
+
+    def distance(self, place: Floats, positions: Floats) -> Floats:
+        return np.asarray(np.hypot(*(positions - place).T))
+
+    def flat(self, place: Floats, positions: Floats) -> Floats:
+        return np.asarray(positions - place)
+
+
+def on_globe(x: Floats, other: Floats) -> Pair:
+    """Traces of latitudes and longitudes; the claim speaks of WGS84 geodesic metres."""
+    apart = _GEOD.inv(x[:, 1], x[:, 0], other[:, 1], other[:, 0])[2]
+    return Pair(x, other, np.asarray(apart), Globe())
+
+
+def on_plane(x: Floats, other: Floats) -> Pair:
+    """Traces on a plane or a line."""
+    return Pair(x, other, np.sqrt(((x - other) ** 2).sum(axis=1)), Flat())
+
+
+Guesses = Callable[[Floats], Floats]  # of each step, from all that was released; NaN if none
+
+
+def last_release(value: Floats) -> Floats:
+    """The guesses of `hereish.Parrot`."""
+    guess = np.full_like(value, np.nan)
+    for step in range(1, value.shape[1]):
+        newest = value[:, step - 1]
+        guess[:, step] = np.where(np.isnan(newest), guess[:, step - 1], newest)
+    return guess
+
+
+def always(place: tuple[float, ...]) -> Guesses:
+    """The guesses of a prediction that knows one place."""
+    return lambda value: np.broadcast_to(np.array(place), value.shape)
+
+
+def law(guesses: Guesses = last_release) -> Learner[Planned]:
+    """The likelihood ratio of a run by the law that hereish publishes: nothing to learn."""
+
+    def learner(pair: Pair, _of_x: Planned, _of_other: Planned, /) -> Score[Planned]:
+        factor = CLAIM if isinstance(pair.geometry, Globe) else 1.0
+
+        def score(released: Planned) -> Floats:
+            guess, total = guesses(released.value), np.zeros(len(released.cost))
+            for step in range(len(pair.x)):
+                total += _log_ratio(pair, step, released, guess[:, step], factor)
+            return total
+
+        return score
+
+    return learner
+
+
+def _log_ratio(pair: Pair, step: int, released: Planned, guess: Floats, factor: float) -> Floats:
+    """What one step says for the first trace against the other."""
+    hard, threshold = released.kind[:, step] == HARD, released.threshold[:, step]
+    tested = np.isfinite(threshold)
+    geometry = pair.geometry
+    fresh, guessed = (geometry.positions(at) for at in (released.value[:, step], guess))
+    total = np.zeros(len(hard))
+    for sign, trace in ((1.0, pair.x), (-1.0, pair.other)):
+        (place,) = geometry.positions(trace[step : step + 1])
+        off = factor * geometry.distance(place, fresh)
+        total -= sign * np.where(hard, released.eps_noise[:, step] * off, 0.0)
+        beyond = geometry.distance(place, guessed) - np.where(tested, threshold, 0.0)
+        tail = 0.5 * np.exp(-factor * released.eps_test[:, step] * np.abs(beyond))
+        passes = np.where(
+            beyond > 0.0, np.maximum(tail, _CLAMP), np.minimum(1.0 - tail, 1.0 - _CLAMP)
+        )
+        total += sign * np.where(tested, np.log(np.where(hard, 1.0 - passes, passes)), 0.0)
+    return total
+
+
+def times(steps: int, apart: timedelta = timedelta(minutes=10)) -> Floats:
+    """Public times of a trace, in Unix seconds."""
+    return np.arange(steps, dtype=np.float64) * apart.total_seconds()
+
+
+def budget_claim(m: hereish.PredictiveMechanism, pair: Pair, windows: int = 1) -> float:
+    """What the budgets of so many windows allow to be lost between the two traces."""
+    return windows * m.privacy.eps_per_m * float(pair.apart.max())

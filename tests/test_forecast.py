@@ -1,0 +1,338 @@
+"""How long a budget lasts: a forecast from settings alone, held against what really happens."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from datetime import date, datetime, time, timedelta
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, available_timezones
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import hereish
+from hereish import Day, Every, NoReset, SkipBySpeed, fixed_rate, fixed_utility, independent
+from hereish.core.mechanism import PredictiveMechanism
+from hereish.forecast import ORDINARY_DAY, Forecast, forecast, lasts_share
+from hereish.synthetic import whereabouts
+from tests.support.paths import GEOLIFE
+
+PRIVACY = hereish.Privacy(level=math.log(10), radius_m=100)
+HELSINKI = Day("Europe/Helsinki")
+HALF_HOUR_S = 1800.0
+DAY_S = 86400.0
+
+
+def at(found: Forecast) -> tuple[str | None, ...]:
+    """The local times of the ends, from the earliest to the latest."""
+    ends = (found.ends_if_every_guess_fails, found.ends_early, found.ends_typical, found.ends_late)
+    return tuple(None if end is None else end.at for end in ends)
+
+
+def test_the_policy_of_the_readme_ends_about_noon() -> None:
+    found = forecast(fixed_utility(PRIVACY, 3000, window=HELSINKI), HALF_HOUR_S)
+    worst, early, typical, late = at(found)
+    assert worst == "06:00"
+    assert early is not None
+    assert typical is not None
+    assert late is not None
+    # 18 of 18 ordinary days were seen to end between 10:00 and 13:00.
+    assert "09:30" <= early <= "11:00"
+    assert "11:30" <= typical <= "13:00"
+    assert "13:00" <= late <= "15:00"
+    assert found.lasts_share == 0.0
+    assert found.time_zone == "Europe/Helsinki"
+
+
+def reports_if(m: PredictiveMechanism, every_guess: float, interval_s: float) -> int:
+    """What a day and its eve make, in a batch whose tests all get this uniform."""
+    m = dataclasses.replace(m, window=Every(timedelta(days=1)))
+    at_s = interval_s * np.arange(2 * DAY_S / interval_s)
+    uniforms = np.full((len(at_s), m.uniforms), 0.5)
+    uniforms[:, 0] = every_guess
+    points = np.tile([60.17, 24.94], (len(at_s), 1))
+    out = hereish.sanitize(m, points, at_s, [0, len(at_s)], uniforms=uniforms)
+    return int(out.released[len(at_s) // 2 :].sum())
+
+
+@pytest.mark.parametrize("interval_s", [600.0, HALF_HOUR_S])
+@pytest.mark.parametrize(
+    "m",
+    [
+        fixed_utility(PRIVACY, 3000, window=HELSINKI),
+        fixed_utility(PRIVACY, 3000, window=HELSINKI, skip=SkipBySpeed(3)),
+        fixed_utility(PRIVACY, 3000, window=HELSINKI, skip=SkipBySpeed(3, 900, "tested")),
+        fixed_rate(PRIVACY, 30, window=HELSINKI),
+        independent(PRIVACY, reports=20, window=HELSINKI),
+    ],
+    ids=["utility", "skip", "skip-tested", "rate", "independent"],
+)
+def test_the_exact_ends_are_what_is_made(m: PredictiveMechanism, interval_s: float) -> None:
+    found = forecast(m, interval_s)
+    for end, every_guess in (
+        (found.ends_if_every_guess_fails, 1 - 2**-53),
+        (found.ends_if_every_guess_passes, 2**-53),
+    ):
+        made = reports_if(m, every_guess, interval_s)
+        expected = None if made == DAY_S / interval_s else made
+        assert (end and end.reports) == expected
+        if end is not None:
+            assert end.after_s == end.reports * interval_s
+
+
+def test_independent_noise_has_one_end() -> None:
+    found = forecast(independent(PRIVACY, reports=17, window=HELSINKI), HALF_HOUR_S)
+    assert at(found) == ("08:30",) * 4
+    assert found.ends_if_every_guess_passes == found.ends_typical
+    whole = forecast(independent(PRIVACY, reports=48, window=HELSINKI), HALF_HOUR_S)
+    assert at(whole) == (None,) * 4
+    assert whole.lasts_share == 1.0
+
+
+def test_what_lasts_the_day_is_known() -> None:
+    for m, interval_s in (
+        (fixed_utility(PRIVACY, 7000, window=HELSINKI), HALF_HOUR_S),
+        (fixed_utility(PRIVACY, 3000, window=HELSINKI), 5400.0),
+        (fixed_rate(PRIVACY, 60, window=HELSINKI), HALF_HOUR_S),
+    ):
+        found = forecast(m, interval_s)
+        assert found.lasts_share is not None
+        assert found.lasts_share > 0.95
+        assert found.ends_early is None
+        assert lasts_share(m, interval_s) == found.lasts_share
+
+
+def test_what_follows_the_end_does_not_move_it() -> None:
+    stops, predicts = (
+        forecast(fixed_utility(PRIVACY, 3000, window=HELSINKI, on_exhausted=after), HALF_HOUR_S)
+        for after in ("stop", "predict")
+    )
+    assert stops == predicts
+
+
+def test_days_on_which_clocks_are_set_have_their_own_length() -> None:
+    m = fixed_utility(PRIVACY, 3000, window=HELSINKI)
+    long = forecast(m, HALF_HOUR_S, day=date(2025, 10, 26))
+    short = forecast(m, HALF_HOUR_S, day=date(2025, 3, 30))
+    assert (long.looked_ahead, short.looked_ahead) == (50, 46)
+    # Six hours after midnight, when the clock was set back at 4, and on at 3.
+    assert (at(long)[0], at(short)[0]) == ("05:00", "07:00")
+
+
+def test_the_ordinary_day_and_its_eve_have_24_hours_everywhere() -> None:
+    for name in available_timezones():
+        zone = ZoneInfo(name)
+        starts = [
+            datetime.combine(ORDINARY_DAY + timedelta(days=n), time(), tzinfo=zone).timestamp()
+            for n in (-1, 0, 1)
+        ]
+        assert np.diff(starts).tolist() == [DAY_S, DAY_S], name
+
+
+def test_windows_shorter_than_the_interval_last() -> None:
+    m = fixed_utility(PRIVACY, 3000, window=Every(timedelta(minutes=10)))
+    found = forecast(m, HALF_HOUR_S)
+    assert (found.lasts_share, found.looked_ahead) == (1.0, 1)
+    assert found.ends_if_every_guess_fails is None
+
+
+def test_windows_of_hours_are_forecast_in_hours() -> None:
+    found = forecast(
+        fixed_utility(PRIVACY, 3000, window=Every(timedelta(hours=12))),
+        HALF_HOUR_S,
+        time_zone="Asia/Tokyo",
+    )
+    assert found.ends_if_every_guess_fails is not None
+    assert found.ends_if_every_guess_fails.after_s == 6 * 3600
+    assert found.ends_if_every_guess_fails.at is None, "each window has its own"
+    assert found.lasts_share is not None
+    assert 0.2 < found.lasts_share < 0.9, "half a day, often"
+    tiny = forecast(fixed_utility(PRIVACY, 3000, window=Every(timedelta(minutes=1))), 1.0)
+    assert tiny.lasts_share == 0.0
+
+
+def test_one_budget_for_ever_ends_after_a_number_of_reports() -> None:
+    found = forecast(fixed_utility(PRIVACY, 3000, window=NoReset()), HALF_HOUR_S)
+    assert found.ends_if_every_guess_fails is not None
+    assert found.ends_if_every_guess_fails.reports == 12
+    assert found.ends_typical is not None
+    assert found.ends_typical.after_s == HALF_HOUR_S * found.ends_typical.reports
+    assert 20 <= found.ends_typical.reports <= 28
+    more = forecast(fixed_rate(PRIVACY, 5_000, window=NoReset()), HALF_HOUR_S)
+    assert more.ends_early is None
+    assert more.lasts_share is None, "it was not looked at to its end"
+    long = forecast(fixed_rate(PRIVACY, 5_000, window=Every(timedelta(days=900))), HALF_HOUR_S)
+    assert long.lasts_share is None
+
+
+def test_without_an_interval_reports_are_counted() -> None:
+    found = forecast(fixed_utility(PRIVACY, 3000, window=HELSINKI), 0.0)
+    assert found.lasts_share is None
+    assert found.ends_typical is not None
+    assert 20 <= found.ends_typical.reports <= 34
+    assert (found.ends_typical.at, found.ends_typical.after_s) == (None, None)
+
+
+def test_an_interval_of_days_and_a_first_report_in_the_morning() -> None:
+    m = fixed_utility(PRIVACY, 3000, window=HELSINKI)
+    assert forecast(m, 3 * DAY_S).lasts_share == 1.0
+    late = forecast(m, HALF_HOUR_S, first_report_s=7.5 * 3600)
+    assert late.ends_if_every_guess_fails is not None
+    assert late.ends_if_every_guess_fails.at == "13:30"
+
+
+def test_it_depends_on_settings_alone() -> None:
+    m = fixed_utility(PRIVACY, 3000, window=HELSINKI)
+    assert forecast(m, HALF_HOUR_S) == forecast(m, HALF_HOUR_S)
+
+
+def test_what_has_no_days_is_refused() -> None:
+    with pytest.raises(hereish.ParameterError, match="latitude and longitude; found Plane"):
+        forecast(fixed_utility(PRIVACY, 3000, space=hereish.Plane()), HALF_HOUR_S)
+    with pytest.raises(hereish.ParameterError, match="number from 0, found -1"):
+        forecast(fixed_utility(PRIVACY, 3000), -1.0)
+    with pytest.raises(hereish.ParameterError, match="IANA name"):
+        forecast(fixed_utility(PRIVACY, 3000), 60.0, time_zone="Nix")
+
+
+def test_made_up_people_sleep_at_home_and_go_out() -> None:
+    hours = 3600.0 * np.array([0.0, 3.0, 12.0, 23.9])
+    places = whereabouts(50, 1, hours)
+    assert np.array_equal(places, whereabouts(50, 1, hours))
+    assert np.array_equal(places[:, 2:], whereabouts(50, 1, hours[2:])), "at any time"
+    sphere = hereish.Sphere()
+    assert sphere.distance(places[:, 0], places[:, 1]).max() < 200
+    assert sphere.distance(places[:, 0], places[:, 3]).max() < 200
+    assert np.median(sphere.distance(places[:, 0], places[:, 2])) > 2000
+
+
+# Real people: GeoLife's whole days, as MECHANISM.md has them.
+
+
+class WholeDay(NamedTuple):
+    midnight_s: float
+    at_s: NDArray[np.float64]
+    points: NDArray[np.float64]
+
+
+@pytest.fixture(scope="module")
+def whole_days() -> list[WholeDay]:
+    """At least 8 hours from the first to the last fix of a local day, at most 30 days per user."""
+    if not GEOLIFE.exists():
+        pytest.skip("the real traces (../shared/data) are not on this machine")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(GEOLIFE, columns=["user", "at", "lat", "lon"])
+    user = table["user"].to_numpy().astype(np.int64)
+    at_s = table["at"].cast("int64").to_numpy() / 1000.0
+    lat, lon = (table[name].cast("float64").to_numpy() for name in ("lat", "lon"))
+    known = (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
+    user, at_s, lat, lon = (column[known] for column in (user, at_s, lat, lon))
+    order = np.lexsort((at_s, user))
+    user, at_s, lat, lon = (column[order] for column in (user, at_s, lat, lon))
+    starts = np.flatnonzero(np.diff(user, prepend=-1))
+    typical = [np.median(part) for part in np.split(lon, starts[1:])]
+    ahead_s = 3600.0 * np.round(np.array(typical) / 15.0)  # where they live, roughly
+    local_s = at_s + np.repeat(ahead_s, np.diff(starts, append=len(user)))
+    day = np.floor(local_s / DAY_S)
+    bounds = np.flatnonzero(np.diff(user, prepend=-1) | (np.diff(day, prepend=-1) != 0))
+    found: dict[int, list[WholeDay]] = {}
+    for begin, end in zip(bounds, [*bounds[1:], len(user)], strict=True):
+        theirs = found.setdefault(int(user[begin]), [])
+        if at_s[end - 1] - at_s[begin] >= 8 * 3600 and len(theirs) < 30:
+            points = np.column_stack([lat[begin:end], lon[begin:end]])
+            midnight_s = float(at_s[begin] - local_s[begin] + DAY_S * day[begin])
+            theirs.append(WholeDay(midnight_s, at_s[begin:end], points))
+    return [one for theirs in found.values() for one in theirs]
+
+
+def real_ends_s(
+    m: PredictiveMechanism, days: list[WholeDay], interval_s: float, *, night: bool
+) -> NDArray[np.float64]:
+    """How long after the first report the budget of each day was gone; inf if it was not.
+
+    With `night` a phone reports from midnight on, from where the first fix is. Each day is had
+    twice, and the second counts: there is a release of the day before to guess from.
+    """
+    points, times, counts = [], [], []
+    for number, (midnight_s, at_s, places) in enumerate(days):
+        start_s = midnight_s if night else at_s[0]
+        asked_s = np.arange(start_s, midnight_s + DAY_S, interval_s)
+        last = np.maximum(np.searchsorted(at_s, asked_s, side="right") - 1, 0)
+        points += [places[last]] * 2
+        of_day_s = asked_s - midnight_s + 2 * number * DAY_S
+        times += [of_day_s, of_day_s + DAY_S]
+        counts.append(len(asked_s))
+    ends = np.concatenate([[0], np.cumsum(2 * np.array(counts))])
+    m = dataclasses.replace(m, window=Every(timedelta(days=1)))
+    out = hereish.sanitize(m, np.concatenate(points), np.concatenate(times), ends, seed=5)
+    halves = zip(ends[:-1], counts, strict=True)
+    made = [int(out.released[begin + count : begin + 2 * count].sum()) for begin, count in halves]
+    return np.where(np.array(made) < counts, interval_s * np.array(made), np.inf)
+
+
+POLICIES = {
+    "the README's": (fixed_utility(PRIVACY, 3000), 1800.0),
+    "10 minutes": (fixed_utility(PRIVACY, 3000), 600.0),
+    "1 km": (fixed_utility(PRIVACY, 1000), 1800.0),
+    "5 km": (fixed_utility(PRIVACY, 5000), 1800.0),
+    "30 reports": (fixed_rate(PRIVACY, 30), 1800.0),
+    "skip": (fixed_utility(PRIVACY, 3000, skip=SkipBySpeed(3)), 1800.0),
+    "independent": (independent(PRIVACY, reports=30), 1800.0),
+}
+
+
+@pytest.mark.parametrize("night", [True, False], ids=["from-midnight", "from-first-fix"])
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_range_holds_the_median_of_real_days_or_is_early(
+    whole_days: list[WholeDay], name: str, night: bool
+) -> None:
+    m, interval_s = POLICIES[name]
+    assert len(whole_days) > 1000
+    first_s = 0.0
+    if not night:  # days that begin when most people's do, so that one forecast is for all of them
+        begins_s = np.array([one.at_s[0] - one.midnight_s for one in whole_days])
+        morning = np.abs(begins_s - 8 * 3600) < 2 * 3600
+        whole_days = [one for one, taken in zip(whole_days, morning, strict=True) if taken]
+        first_s = float(np.median(begins_s[morning]))
+    real_s = real_ends_s(m, whole_days, interval_s, night=night)
+    m = dataclasses.replace(m, window=Day("Asia/Shanghai"))
+    found = forecast(m, interval_s, first_report_s=first_s)
+    end = found.ends_early
+    early_s = math.inf if end is None or end.after_s is None else end.after_s
+    median_s = float(np.quantile(real_s, 0.5, method="lower"))
+    assert early_s <= median_s, "the budget of a real day is gone before the forecast says"
+    assert np.mean(real_s < early_s) < 0.25, "one in ten of the made-up days ends sooner"
+
+
+@pytest.mark.parametrize(
+    ("m", "interval_s"),
+    [
+        (fixed_utility(PRIVACY, 7000), 1800.0),
+        (fixed_utility(PRIVACY, 3000), 5400.0),
+        (fixed_rate(PRIVACY, 54), 1800.0),
+    ],
+    ids=["accuracy", "interval", "reports"],
+)
+def test_what_is_said_to_last_the_day_lasts_most_real_days(
+    whole_days: list[WholeDay], m: PredictiveMechanism, interval_s: float
+) -> None:
+    said = lasts_share(dataclasses.replace(m, window=Day("Asia/Shanghai")), interval_s)
+    assert said is not None
+    assert said >= 0.95
+    assert np.mean(np.isinf(real_ends_s(m, whole_days, interval_s, night=True))) >= 0.9
+
+
+def test_a_forecast_of_another_policy_would_not_hold(whole_days: list[WholeDay]) -> None:
+    """The control: half the interval, or half the budget, and real days fall out of the range."""
+    m, interval_s = POLICIES["the README's"]
+    real_s = real_ends_s(m, whole_days, interval_s, night=True)
+    median_s = np.quantile(real_s, 0.5, method="lower")
+    weaker = hereish.Privacy(level=2 * math.log(10), radius_m=100)
+    for wrong, every_s in (
+        (dataclasses.replace(m, window=HELSINKI), 2 * interval_s),
+        (fixed_utility(weaker, 3000, window=HELSINKI), interval_s),
+    ):
+        end = forecast(wrong, every_s).ends_early
+        assert end is None or end.after_s is None or end.after_s > median_s

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hereish.cli.show import write_for_owner
+from tests.support.browser import find_chromium
+
+REPORTED = ("public.csv", "public.parquet", "public.geojson", "public.gpx")
+
+
+def run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    # A umask that would let everybody read what is written.
+    code = "import os; os.umask(0); from hereish.cli import main; main()"
+    return subprocess.run(  # noqa: S603  # our own interpreter and our own words
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A made-up day of two people, true and reported."""
+    there = tmp_path_factory.mktemp("show")
+    assert run("sample", "-o", "true.csv", "--users", 2, folder=there).returncode == 0
+    settings = ("--accuracy", "3km", "--time-zone", "Europe/Helsinki", "--quiet")
+    for name in REPORTED:
+        done = run("sanitize", "true.csv", "-o", name, *settings, folder=there)
+        assert done.returncode == 0, done.stderr
+    return there
+
+
+def story(path: Path) -> Any:
+    found = re.search(r'id="story">(.*?)</script>', path.read_text("utf-8"), re.DOTALL)
+    assert found is not None
+    return json.loads(found.group(1))
+
+
+@pytest.mark.parametrize("reported", REPORTED)
+def test_a_page_for_the_owner_only(folder: Path, tmp_path: Path, reported: str) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("an older page")
+    page.chmod(0o644)
+    done = run("show", "true.csv", reported, "-o", page, folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+    assert "contains true positions" in done.stdout
+    assert len(done.stdout.splitlines()) == 1
+    told = story(page)
+    assert told["zone"] == "Europe/Helsinki"
+    assert "at most 10 times as likely" in told["promise"]["guarantee"]
+    true_rows = len((folder / "true.csv").read_text().splitlines()) - 1
+    assert sum(view["points"] for view in told["views"]) == true_rows
+    assert told["strangers"] == 0
+    for view in told["views"]:
+        hard, _, _, unknown = view["kinds"]
+        assert hard > 0
+        assert unknown == 0
+        assert view["budget"]["shares"] == (told["promise"] is not None)
+        assert 0 < view["budget"]["most_spent"] <= 1
+
+
+def test_a_file_without_kinds_and_costs_will_do_and_quiet_is_quiet(
+    folder: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    done = run("show", "true.csv", "true.csv", "-o", page, "--quiet", folder=folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    for view in story(page)["views"]:
+        assert view["mean_m"] == 0
+        assert view["budget"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("true.csv", "other.csv", "-o", "page.html"), "do not belong together"),
+        (("true.csv", "public.gpx", "-o", "true.csv"), "is a file of traces"),
+        (("true.csv", "public.gpx", "-o", "new.parquet"), "is a file of traces"),
+        (("true.csv", "public.gpx", "-o", "nowhere/page.html"), "a folder that is there"),
+        (("true.csv", "public.gpx", "-o", "."), "must name a file"),
+        (("true.csv", "-", "-o", "page.html"), "REPORTED must be a file"),
+        (("true.csv", "missing.gpx", "-o", "page.html"), "missing.gpx"),
+        (("true.csv", "public.gpx", "-o", "page.html", "--time-zone", "X/Y"), "IANA name"),
+        (("true.csv", "public.gpx"), "--output"),
+    ],
+)
+def test_what_was_asked_wrongly_is_said_and_nothing_is_written(
+    folder: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    (folder / "other.csv").write_text("user,time,lat,lon\nada,2020-01-01T00:00:00Z,60.12345,24.9\n")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    done = run("show", *arguments, folder=folder)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "60.12345" not in done.stderr
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    with pytest.raises(UnicodeEncodeError):
+        write_for_owner(path, "new, and half of it \ud800")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_browser_is_found_where_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HEREISH_CHROMIUM", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_chromium() is None
+    program = tmp_path / "google-chrome"
+    program.touch(mode=0o755)
+    assert find_chromium() == os.fspath(program)
+    monkeypatch.setenv("HEREISH_CHROMIUM", str(tmp_path / "none"))
+    with pytest.raises(FileNotFoundError, match="names no program"):
+        find_chromium()
+
+
+def test_users_that_are_files_are_found_again(tmp_path: Path) -> None:
+    people = tmp_path / "people"
+    people.mkdir()
+    for name, seed in (("ann", 1), ("bob", 2)):
+        assert run("sample", "-o", people / f"{name}.gpx", "--seed", seed, folder=people)
+    setting = ("--user", "@file", "--accuracy", "3km")
+    for out in ("all.csv", "apart"):
+        done = run("sanitize", people, "-o", tmp_path / out, *setting, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        page = tmp_path / "page.html"
+        done = run("show", people, out, "-o", page, "--user", "@file", folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        told = story(page)
+        assert told["strangers"] == 0
+        assert {told["users"][view["user"]] for view in told["views"]} == {"ann", "bob"}
