@@ -170,7 +170,7 @@ def live() -> list[Row]:
                 for place, at in query:
                     try:
                         session.report(place, at)
-                    except hereish.BudgetExhausted:
+                    except hereish.BudgetExhaustedError:
                         break
                     made += 1
 

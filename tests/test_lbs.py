@@ -20,10 +20,12 @@ HERE = (60.1699123, 24.9384567)
 NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
 SPHERE = hereish.Sphere()
 FACTOR = SPHERE.claim_factor
-HARD = hereish.Report((60.18, 24.95), "hard", 0.003, NOON, "all", 0.001, 0.002, 900.0)
+HARD = hereish.Report((60.18, 24.95), hereish.Kind("hard"), 0.003, NOON, "all", 0.001, 0.002, 900.0)
 FRESH = replace(HARD, eps_test=0.0, threshold=-math.inf)
-EASY = replace(HARD, kind="easy")
-UNTESTED = replace(HARD, kind="untested", eps_test=0.0, eps_noise=0.0, threshold=math.inf)
+EASY = replace(HARD, kind=hereish.Kind("easy"))
+UNTESTED = replace(
+    HARD, kind=hereish.Kind("untested"), eps_test=0.0, eps_noise=0.0, threshold=math.inf
+)
 
 
 def known(radius_m: float | None) -> float:
@@ -54,7 +56,7 @@ def test_reports_of_a_session_say_what_was_planned() -> None:
 
 
 def test_a_report_made_the_old_way_has_no_plan_and_no_promise() -> None:
-    old = hereish.Report((60.18, 24.95), "easy", 0.003, NOON, "all")
+    old = hereish.Report((60.18, 24.95), hereish.Kind.EASY, 0.003, NOON, "all")
     assert (old.eps_test, old.eps_noise, old.threshold) == (0.0, 0.0, math.inf)
     assert lbs.query(old, r_m=500) is None
 

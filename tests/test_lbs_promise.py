@@ -49,11 +49,14 @@ class Outcome:
     geodesic_m: Floats
     plan: tuple[float, float, float]
 
-    def report(self, kind: hereish.core.session.Kind) -> hereish.Report:
+    def report(self, kind: hereish.Kind) -> hereish.Report:
         return hereish.Report((0.0, 0.0), kind, 0.0, NOON, "", *self.plan)
 
     def radii_m(self, radius_m: Callable[[hereish.Report], float]) -> Floats:
-        hard_m, easy_m = radius_m(self.report("hard")), radius_m(self.report("easy"))
+        hard_m, easy_m = (
+            radius_m(self.report(hereish.Kind.HARD)),
+            radius_m(self.report(hereish.Kind.EASY)),
+        )
         return np.where(self.hard, hard_m, easy_m)
 
 
@@ -85,8 +88,8 @@ def reach_m(report: hereish.Report) -> float:
 
 def proposition_1_m(report: hereish.Report) -> float:
     """The paper's radius for a whole step, enlarged by r in the same way."""
-    hard_m = lbs.accuracy_m(replace(report, kind="hard"), delta=DELTA)
-    easy_m = lbs.accuracy_m(replace(report, kind="easy"), delta=DELTA)
+    hard_m = lbs.accuracy_m(replace(report, kind=hereish.Kind.HARD), delta=DELTA)
+    easy_m = lbs.accuracy_m(replace(report, kind=hereish.Kind.EASY), delta=DELTA)
     assert hard_m is not None
     assert easy_m is not None
     assert hard_m == pytest.approx(easy_m, rel=0.005), "the worst case"
@@ -95,7 +98,7 @@ def proposition_1_m(report: hereish.Report) -> float:
 
 def easy_radius_m(delta: float) -> float:
     """How far a guess may be at this delta, before the adversary has chosen one."""
-    easy = reported(PLACES["Helsinki"], 0.0, seed=1, n=10).report("easy")
+    easy = reported(PLACES["Helsinki"], 0.0, seed=1, n=10).report(hereish.Kind("easy"))
     return lbs.accuracy_m(easy, delta=delta) or np.nan
 
 
@@ -142,7 +145,7 @@ def test_control_proposition_1_at_delta_breaks_the_promise() -> None:
 def test_fresh_noise_without_a_test_needs_no_more_than_delta(place: tuple[float, float]) -> None:
     out = reported(place, None, seed=704)
     assert out.hard.all()
-    radius_m = reach_m(out.report("hard"))
+    radius_m = reach_m(out.report(hereish.Kind("hard")))
     for failures in missed(out, np.full(N, radius_m)):
         assert kept(failures)
     assert reach_m(out.report("hard")) < 3000.0 * 1.02 + R_M
@@ -177,7 +180,7 @@ def test_rounding_to_a_coarse_grid_is_covered() -> None:
     true = np.broadcast_to(np.array([10.0049, 10.0049]), (N, 2))
     out = hereish.sanitize(m, true, np.zeros(N), np.arange(N + 1), seed=708)
     plan = (0.0, float(out.eps_noise[0]), -np.inf)
-    hard = hereish.Report((0.0, 0.0), "hard", 0.0, NOON, "", *plan)
+    hard = hereish.Report((0.0, 0.0), hereish.Kind.HARD, 0.0, NOON, "", *plan)
     away_m = SPHERE.distance(true, out.value)
     assert kept(away_m > (lbs.accuracy_m(hard, delta=DELTA, space=coarse) or np.nan))
     fine_m = lbs.accuracy_m(hard, delta=DELTA) or np.nan

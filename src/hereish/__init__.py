@@ -6,6 +6,7 @@ from hereish.core.budget import AlwaysNoise, Bound, Constants, FixedRate, FixedU
 from hereish.core.decision import LaplaceTest
 from hereish.core.mechanism import (
     DoesNotPay,
+    DoesNotPayOffWarning,
     PredictiveMechanism,
     fixed_rate,
     fixed_utility,
@@ -16,11 +17,14 @@ from hereish.core.privacy import Privacy
 from hereish.core.randomness import KeyedDraws, SecureDraws, SeededDraws
 from hereish.core.run import Run
 from hereish.core.session import Report, Session
+from hereish.core.settings import MechanismSettings
 from hereish.core.skip import SkipBySpeed
 from hereish.core.spaces import Coordinate, Line, Plane, Sphere
+from hereish.core.types import Kind
 from hereish.core.windows import Day, Every, NoReset
 from hereish.errors import (
     BudgetExhausted,
+    BudgetExhaustedError,
     HereishError,
     ParameterError,
     PartError,
@@ -36,17 +40,21 @@ __all__ = [
     "AlwaysNoise",
     "Bound",
     "BudgetExhausted",
+    "BudgetExhaustedError",
     "Constants",
     "Coordinate",
     "Day",
     "DoesNotPay",
+    "DoesNotPayOffWarning",
     "Every",
     "FixedRate",
     "FixedUtility",
     "HereishError",
     "KeyedDraws",
+    "Kind",
     "LaplaceTest",
     "Line",
+    "MechanismSettings",
     "NoReset",
     "ParameterError",
     "Parrot",

@@ -5,7 +5,7 @@
     ├── PointError       a secret or its time is wrong  (also a ValueError)
     ├── PartError        parts do not fit, or one broke (also a TypeError)
     ├── StateError       a saved state cannot be used   (also a ValueError)
-    └── BudgetExhausted  the next report does not fit the budget
+    └── BudgetExhaustedError  the next report does not fit the budget
 
 Messages about parameters say what was required and what was found. Messages about points say
 which point and what is wrong with it, and never the point: an error text is released data.
@@ -34,7 +34,7 @@ class StateError(HereishError, ValueError):
     """A saved session state is damaged or belongs to another mechanism."""
 
 
-class BudgetExhausted(HereishError):  # noqa: N818  # callers know it by this name
+class BudgetExhaustedError(HereishError):
     """The worst case of the next report does not fit what is left of the budget.
 
     Carries public numbers only: what the report may cost, what is left, and the window.
@@ -54,3 +54,6 @@ class BudgetExhausted(HereishError):  # noqa: N818  # callers know it by this na
             f"difference {self.difference:.6g}; nothing was released. "
             "Wait for the next window, or build the mechanism with on_exhausted='predict'."
         )
+
+
+BudgetExhausted = BudgetExhaustedError  # its former name

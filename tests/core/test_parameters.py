@@ -26,8 +26,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "reports": (lambda: hereish.fixed_rate(PRIVACY, 2.5), "reports must be a whole number"),  # type: ignore[arg-type]
     "no reports": (lambda: hereish.independent(PRIVACY, reports=0), "from 1, found 0"),
     "one report": (lambda: hereish.fixed_rate(PRIVACY, 1), "first of 1 .* plan for more reports"),
-    "both": (lambda: hereish.independent(PRIVACY, reports=3, accuracy_m=3000), "not both"),
-    "neither": (lambda: hereish.independent(PRIVACY), "not neither"),
+    "both": (lambda: hereish.independent(PRIVACY, reports=3, accuracy_m=3000), "found both"),
+    "neither": (lambda: hereish.independent(PRIVACY), "found neither"),
     "eta": (lambda: UTILITY(eta=0.0), "eta must be"),
     "gamma": (lambda: RATE(gamma=-1), "gamma must be"),
     "delta": (lambda: UTILITY(delta=0.4), "delta must lie strictly between 0.5 and 1"),
@@ -54,7 +54,7 @@ def test_bad_parameters_are_refused_with_what_was_required_and_found(
 
 
 def test_settings_that_do_not_pay_are_warned_about_and_still_built() -> None:
-    with pytest.warns(hereish.DoesNotPay, match="more than 93.1%"):
+    with pytest.warns(hereish.DoesNotPayOffWarning, match="more than 93.1%"):
         m = UTILITY(eta=1.0)
     assert m.break_even == pytest.approx(0.931, abs=5e-4)
     with warnings.catch_warnings():

@@ -69,7 +69,7 @@ def test_stop_raises_and_releases_nothing_and_says_the_numbers() -> None:
     for minute in range(2):
         session.report(HERE, NOON + timedelta(minutes=minute))
     before = session.to_state()["run"]
-    with pytest.raises(hereish.BudgetExhausted) as refused:
+    with pytest.raises(hereish.BudgetExhaustedError) as refused:
         session.report(HERE, NOON + timedelta(minutes=2))
     error = refused.value
     assert error.difference == error.requested - error.remaining > 0
@@ -182,7 +182,7 @@ def test_threads_that_share_a_session_cannot_overspend() -> None:
         for _ in range(20):
             try:
                 made.append(session.report(HERE, NOON))
-            except hereish.BudgetExhausted:
+            except hereish.BudgetExhaustedError:
                 return
 
     threads = [threading.Thread(target=report) for _ in range(8)]

@@ -84,7 +84,7 @@ def test_a_new_window_has_a_new_budget_and_keeps_the_public_history() -> None:
     m = hereish.fixed_utility(PRIVACY, accuracy_m=3000, window=hereish.Day("Europe/Helsinki"))
     session = m.session(seed=1)
     at = datetime(2026, 5, 5, 8, tzinfo=ZoneInfo("Europe/Helsinki"))
-    with pytest.raises(hereish.BudgetExhausted, match="2026-05-05") as refused:
+    with pytest.raises(hereish.BudgetExhaustedError, match="2026-05-05") as refused:
         for i in range(100):
             session.report((60.17, 24.94), at + timedelta(minutes=i))
     assert refused.value.requested > refused.value.remaining
@@ -142,6 +142,6 @@ def test_a_refusal_in_a_new_window_does_not_hand_back_the_budget_of_the_old_one(
     for hour in (0, 0, 0, 1, 0, 1, 0):
         try:
             costs.append(session.report((0.0, 0.0), start + timedelta(hours=hour)).cost)
-        except hereish.BudgetExhausted:
+        except hereish.BudgetExhaustedError:
             costs.append(0.0)
     assert costs == [0.5, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0]

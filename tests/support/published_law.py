@@ -72,7 +72,7 @@ def live(m: hereish.PredictiveMechanism, at_s: Floats, draws: Draws) -> Mechanis
             for step, (x, at) in enumerate(zip(trace, times, strict=True)):
                 try:
                     report = session.report(x, at)
-                except hereish.BudgetExhausted:
+                except hereish.BudgetExhaustedError:
                     continue
                 cell = run, step
                 value[cell], kind[cell], cost[cell] = report.value, kinds[report.kind], report.cost

@@ -15,7 +15,7 @@ from hereish.core.randomness import SECURE, Draws, KeyedDraws, SecureDraws, Seed
 from hereish.core.run import Run
 from hereish.core.session import NOT_PRIVATE
 from hereish.core.step import Prepared, decide, prepare
-from hereish.core.types import Bools, Floats, Ints
+from hereish.core.types import Bools, Floats, Ints, Kind
 from hereish.core.validation import checked_run, checked_traces
 from hereish.core.windows import NoReset
 from hereish.errors import ParameterError, PartError
@@ -49,8 +49,8 @@ class Sanitized:
     @property
     def kind(self) -> NDArray[np.str_]:
         """'hard', 'easy', 'untested', or '' where nothing was released."""
-        easy = np.where(np.isfinite(self.threshold), "easy", "untested")
-        return np.where(self.released, np.where(self.hard, "hard", easy), "")
+        easy = np.where(np.isfinite(self.threshold), Kind.EASY.value, Kind.UNTESTED.value)
+        return np.where(self.released, np.where(self.hard, Kind.HARD.value, easy), "")
 
     def __repr__(self) -> str:
         warning = "" if self.private else ", NOT PRIVATE"

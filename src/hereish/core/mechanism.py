@@ -42,8 +42,11 @@ _MOST_REPORTS = 2**20
 OnExhausted = Literal["stop", "predict"]
 
 
-class DoesNotPay(UserWarning):
+class DoesNotPayOffWarning(UserWarning):
     """The predictive mechanism is expected to cost more than independent noise."""
+
+
+DoesNotPay = DoesNotPayOffWarning  # its former name
 
 
 @dataclass(frozen=True)
@@ -259,8 +262,7 @@ def independent(
 ) -> PredictiveMechanism:
     """Fresh noise for each report: exactly `reports` of them, or as many of `accuracy_m` as fit."""
     space = space or Sphere()
-    if (reports is None) == (accuracy_m is None):
-        raise ParameterError("give either reports or accuracy_m, not both and not neither")
+    check_accuracy_or_reports(accuracy_m, reports)
     if reports is not None:
         eps_noise = Bound(privacy.eps_per_m).part(_whole("reports", reports))
     else:
@@ -276,6 +278,16 @@ def independent(
     )
 
 
+def check_accuracy_or_reports(accuracy: object | None, reports: object | None) -> None:
+    """Refuse settings that say both how accurate and how many, or neither."""
+    if (accuracy is None) == (reports is None):
+        found = "neither" if reports is None else "both"
+        raise ParameterError(
+            "give either an accuracy (--accuracy 3km, accuracy_m=3000) or a number of reports "
+            f"(--reports 30, reports=30), found {found}"
+        )
+
+
 def _constants(
     space: Space, test: ClosenessTest, eta: float, gamma: float, delta: float, expected: float
 ) -> Constants:
@@ -287,7 +299,7 @@ def _constants(
         warnings.warn(
             f"testing pays only if more than {constants.k:.1%} of the reports are predicted, and "
             f"{expected:.1%} are expected; hereish.independent would spend less",
-            DoesNotPay,
+            DoesNotPayOffWarning,
             stacklevel=3,
         )
     return constants

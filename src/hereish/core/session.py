@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,10 @@ from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import SECURE, Draws, KeyedDraws, SeededDraws
 from hereish.core.run import NO_WINDOW, Run
 from hereish.core.step import Prepared, Release, decide, prepare
-from hereish.core.types import Floats, PerLane
+from hereish.core.types import Floats, Kind, PerLane
 from hereish.core.validation import checked_point, checked_time, run_fault
-from hereish.errors import BudgetExhausted, ParameterError, PointError, StateError
+from hereish.errors import BudgetExhaustedError, ParameterError, PointError, StateError
 
-Kind = Literal["hard", "easy", "untested"]
 NOT_PRIVATE = "NOT PRIVATE: the randomness can be repeated by others."
 
 
@@ -104,7 +103,7 @@ class Session:
     def report(self, x: Any, at: datetime) -> Report:
         """Report roughly where `x` is. Spends, remembers, and only then returns.
 
-        Raises PointError (nothing is spent) for a bad point or time, and BudgetExhausted when
+        Raises PointError (nothing is spent) for a bad point or time, and BudgetExhaustedError when
         the worst case does not fit and the mechanism was told to stop.
         """
         m = self.mechanism
@@ -129,7 +128,7 @@ class Session:
         covers = m.window.covers(None if window == NO_WINDOW else window)
         if not release.released[0]:
             requested = _alone(prepared.eps_test) + _alone(prepared.eps_noise)
-            raise BudgetExhausted(requested, m.bound.total - float(after.spent[0]), covers)
+            raise BudgetExhaustedError(requested, m.bound.total - float(after.spent[0]), covers)
         value = release.value[0].tolist()
         return Report(
             value=value[0] if len(value) == 1 else tuple(value),
@@ -200,8 +199,8 @@ _MOST_DRAWN = 2**40
 
 def _kind(release: Release) -> Kind:
     if release.hard[0]:
-        return "hard"
-    return "easy" if math.isfinite(_alone(release.threshold)) else "untested"
+        return Kind.HARD
+    return Kind.EASY if math.isfinite(_alone(release.threshold)) else Kind.UNTESTED
 
 
 def _alone(shared: PerLane) -> float:

@@ -1,8 +1,9 @@
-"""The array types that the rooms pass to each other; the leading axis is the lane."""
+"""The kinds of release, and the array types of the core; the leading axis is the lane."""
 
 from __future__ import annotations
 
 import math
+from enum import StrEnum
 from typing import TypeAlias
 
 import numpy as np
@@ -11,8 +12,17 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
-# A number shared by all lanes, or one number a lane.
+# A number shared by all lanes, or one number per lane.
 PerLane: TypeAlias = float | NDArray[np.float64]
+
+
+class Kind(StrEnum):
+    """What a report was answered with. The order is that of the numbers in files."""
+
+    HARD = "hard"  # fresh noise
+    EASY = "easy"  # the guess: the prediction was accepted by the private test
+    UNTESTED = "untested"  # the guess, without a test, for free
+    NONE = "none"  # nothing: the budget of the window is exhausted
 
 
 def all_finite(values: PerLane) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from hereish.core.batch import sanitize
 from hereish.core.budget import Plan
 from hereish.core.mechanism import (
-    DoesNotPay,
+    DoesNotPayOffWarning,
     PredictiveMechanism,
     fixed_rate,
     fixed_utility,
@@ -92,7 +92,7 @@ def _predictive(setting: Setting, manager: str, skip: bool, queries: Queries, se
             setting.privacy, manager, rule, queries, seed, setting.accuracy_m, setting.reports
         )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DoesNotPay)
+        warnings.simplefilter("ignore", DoesNotPayOffWarning)
         if manager == "fixed_utility":
             return outcome(
                 fixed_utility(setting.privacy, setting.accuracy_m, skip=rule), queries, seed

@@ -16,7 +16,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hereish.core.mechanism import DoesNotPay, PredictiveMechanism, fixed_rate, independent
+from hereish.core.mechanism import (
+    DoesNotPayOffWarning,
+    PredictiveMechanism,
+    fixed_rate,
+    independent,
+)
 from hereish.core.privacy import Privacy
 from hereish.core.skip import SkipBySpeed
 from hereish.core.spaces import Sphere
@@ -211,7 +216,9 @@ def _search(
     search.enqueue_trial({"eta": 0.3, "gamma": 1.5, "pause_s": 1200.0, "restart": True})
     found: list[Trial] = []
     with warnings.catch_warnings(), ThreadPoolExecutor(jobs) as pool:
-        warnings.simplefilter("ignore", DoesNotPay)  # here, because threads share their filters
+        warnings.simplefilter(
+            "ignore", DoesNotPayOffWarning
+        )  # here, because threads share their filters
         while len(found) < trials:
             asked = [search.ask() for _ in range(min(_AT_ONCE, trials - len(found)))]
             tried = [_candidate(goal.privacy, clock, one) for one in asked]

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hereish import (
     AlwaysNoise,
     Bound,
-    BudgetExhausted,
+    BudgetExhaustedError,
     Day,
     Every,
     Line,
@@ -208,7 +208,7 @@ def test_a_live_session_knows_to_the_last_bit_what_it_has_spent(data: st.DataObj
     for i, (point, now) in enumerate(zip(x, at_s, strict=True)):
         try:
             cost[i] = session.report(point, datetime.fromtimestamp(now, UTC)).cost
-        except BudgetExhausted:
+        except BudgetExhaustedError:
             # Told to predict, it only refuses while there is nothing to predict from.
             assert m.on_exhausted == "stop" or np.isnan(session.run.value).all()
         spent = sums(m, at_s[: i + 1], cost[: i + 1])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import hereish
 from hereish import (
     AlwaysNoise,
-    BudgetExhausted,
+    BudgetExhaustedError,
     LaplaceTest,
     Line,
     NoReset,
@@ -46,7 +46,7 @@ def spends(m: PredictiveMechanism, reports: int = 400) -> Fraction:
     for minute in range(reports):
         try:
             paid += Fraction(session.report((0.0,) * m.dim, START + timedelta(minutes=minute)).cost)
-        except BudgetExhausted:
+        except BudgetExhaustedError:
             break
         except (PartError, ValueError):  # a part that was kept from writing
             break

@@ -53,7 +53,7 @@ def used(m: hereish.PredictiveMechanism, reports: int = 12) -> Session:
     for minute in range(reports):
         try:
             session.report((60.17, 24.94), START + timedelta(minutes=7 * minute))
-        except hereish.BudgetExhausted:
+        except hereish.BudgetExhaustedError:
             break
     return session
 

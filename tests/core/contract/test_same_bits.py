@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from hereish import (
-    BudgetExhausted,
+    BudgetExhaustedError,
     Day,
     Every,
     KeyedDraws,
@@ -161,7 +161,7 @@ def live(session: Session, x: Floats, at_s: Floats) -> tuple[Floats, Floats, lis
     for i, (point, now) in enumerate(zip(x, at_s, strict=True)):
         try:
             report = session.report(tuple(point), datetime.fromtimestamp(now, UTC))
-        except BudgetExhausted:
+        except BudgetExhaustedError:
             kind.append("")
         else:
             value[i], cost[i] = report.value, report.cost

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hereish import (
-    BudgetExhausted,
+    BudgetExhaustedError,
     Coordinate,
     LaplaceTest,
     PredictiveMechanism,
@@ -195,7 +195,7 @@ def test_a_mechanism_in_this_space_gives_the_same_releases_live_and_in_batch(nam
     for point, at in zip(points, times, strict=True):
         try:
             live.append(session.report(point, at).value)
-        except BudgetExhausted:
+        except BudgetExhaustedError:
             break
     assert len(live) == batch.released.sum() >= 12
     assert np.array_equal(live, batch.value[: len(live)])

@@ -13,8 +13,8 @@ import pytest
 from scipy.optimize import brentq
 
 from hereish import (
-    BudgetExhausted,
-    DoesNotPay,
+    BudgetExhaustedError,
+    DoesNotPayOffWarning,
     LaplaceTest,
     Line,
     Plan,
@@ -96,7 +96,7 @@ def test_at_break_even_both_mechanisms_cost_the_same_and_above_it_prediction_is_
 
 
 def test_settings_that_cannot_pay_are_warned_about() -> None:
-    with pytest.warns(DoesNotPay, match="more than 46.5%"):
+    with pytest.warns(DoesNotPayOffWarning, match="more than 46.5%"):
         fixed_utility(DAY, 3000.0, prediction_rate=0.46)
 
 
@@ -168,7 +168,7 @@ def test_independent_reports_of_3_km_take_5_63_percent_each_and_17_of_them_fit()
     for _ in range(17):
         assert session.report((40.0, 116.3), at).kind == "hard"
         at += timedelta(hours=1)
-    with pytest.raises(BudgetExhausted):
+    with pytest.raises(BudgetExhaustedError):
         session.report((40.0, 116.3), at)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from hereish.core.session import Kind
+from hereish.core.types import Kind
 from hereish.errors import HereishError
 
 Reason = Literal["body", "place", "time", "ambiguous", "key", "size"]

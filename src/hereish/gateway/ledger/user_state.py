@@ -20,7 +20,7 @@ from hereish.core.run import NO_WINDOW
 from hereish.core.session import Report, Session
 from hereish.core.step import in_window
 from hereish.core.windows import Window
-from hereish.errors import BudgetExhausted
+from hereish.errors import BudgetExhaustedError
 from hereish.gateway.ledger.models import Fix, Release
 from hereish.gateway.ledger.policy import Rules
 
@@ -208,7 +208,7 @@ class Book:
                 at = datetime.fromtimestamp(fix.at_s, UTC)
                 report = self.session.report((fix.lat, fix.lon), at)  # [L4]
                 entry = self._entry(report, fix.at_s, device)
-            except BudgetExhausted:
+            except BudgetExhaustedError:
                 entry = None
         self.newest = entry or self._nothing(fix.at_s, window, device)
         self._last_s = fix.at_s
