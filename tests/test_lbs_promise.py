@@ -148,19 +148,19 @@ def test_fresh_noise_without_a_test_needs_no_more_than_delta(place: tuple[float,
     radius_m = reach_m(out.report(hereish.Kind("hard")))
     for failures in missed(out, np.full(N, radius_m)):
         assert kept(failures)
-    assert reach_m(out.report("hard")) < 3000.0 * 1.02 + R_M
+    assert reach_m(out.report(hereish.Kind("hard"))) < 3000.0 * 1.02 + R_M
 
 
 def test_control_a_radius_that_forgets_what_is_really_drawn_breaks_the_promise() -> None:
     out = reported(PLACES["pole"], None, seed=705)
-    plain_m = SPHERE.c_noise(DELTA) / out.report("hard").eps_noise
+    plain_m = SPHERE.c_noise(DELTA) / out.report(hereish.Kind("hard")).eps_noise
     assert not kept(out.geodesic_m > plain_m), "eps is scaled, and geodesics are longer here"
 
 
 def test_each_kind_keeps_its_own_promise() -> None:
     """Noise, among the hard reports alone; and a guess beyond its radius passes rarely enough."""
     out = reported(PLACES["Helsinki"], easy_radius_m(DELTA) + 5.0, seed=706)
-    hard_m = lbs.accuracy_m(out.report("hard"), delta=DELTA)
+    hard_m = lbs.accuracy_m(out.report(hereish.Kind("hard")), delta=DELTA)
     assert hard_m is not None
     assert kept((out.great_circle_m > hard_m)[out.hard])
     assert not kept((out.great_circle_m > 0.98 * hard_m)[out.hard]), "control"
