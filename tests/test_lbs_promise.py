@@ -36,6 +36,9 @@ class Adversary:
 
     guess: tuple[float, float]
 
+    needs_history = True
+    memory = 1
+
     def __call__(self, run: Run, at_s: Floats, /) -> Floats:
         return np.broadcast_to(np.array(self.guess), run.value.shape)
 

@@ -2,8 +2,17 @@
 
 from hereish import _former_names
 from hereish.core.batch import Sanitized, sanitize
-from hereish.core.budget import AlwaysNoise, Bound, Constants, FixedRate, FixedUtility, Plan
-from hereish.core.decision import LaplaceTest
+from hereish.core.budget import (
+    AlwaysNoise,
+    Bound,
+    BudgetManager,
+    Constants,
+    FixedRate,
+    FixedUtility,
+    Plan,
+    budget_manager,
+)
+from hereish.core.decision import Decision, LaplaceTest, Question, TestThenNoise, closeness_test
 from hereish.core.mechanism import (
     DoesNotPay,
     DoesNotPayOffWarning,
@@ -12,16 +21,16 @@ from hereish.core.mechanism import (
     fixed_utility,
     independent,
 )
-from hereish.core.prediction import Parrot, Past, lift
+from hereish.core.prediction import Parrot, Past, Prediction, lift, prediction
 from hereish.core.privacy import Privacy
 from hereish.core.randomness import KeyedDraws, SecureDraws, SeededDraws
 from hereish.core.run import Run
 from hereish.core.session import Report, Session
 from hereish.core.settings import MechanismSettings
-from hereish.core.skip import SkipBySpeed
-from hereish.core.spaces import Coordinate, Line, Plane, Sphere
+from hereish.core.skip import SkipBySpeed, SkipRule, skip_rule
+from hereish.core.spaces import Coordinate, Line, Plane, Space, Sphere
 from hereish.core.types import Kind
-from hereish.core.windows import Day, Every, NoReset
+from hereish.core.windows import Day, Every, NoReset, Window
 from hereish.errors import (
     BudgetExhausted,
     BudgetExhaustedError,
@@ -41,9 +50,11 @@ __all__ = [
     "Bound",
     "BudgetExhausted",
     "BudgetExhaustedError",
+    "BudgetManager",
     "Constants",
     "Coordinate",
     "Day",
+    "Decision",
     "DoesNotPay",
     "DoesNotPayOffWarning",
     "Every",
@@ -63,8 +74,10 @@ __all__ = [
     "Plan",
     "Plane",
     "PointError",
+    "Prediction",
     "PredictiveMechanism",
     "Privacy",
+    "Question",
     "Report",
     "Run",
     "Sanitized",
@@ -72,11 +85,19 @@ __all__ = [
     "SeededDraws",
     "Session",
     "SkipBySpeed",
+    "SkipRule",
+    "Space",
     "Sphere",
     "StateError",
+    "TestThenNoise",
+    "Window",
+    "budget_manager",
+    "closeness_test",
     "fixed_rate",
     "fixed_utility",
     "independent",
     "lift",
+    "prediction",
     "sanitize",
+    "skip_rule",
 ]

@@ -16,6 +16,7 @@ import numpy as np
 
 from hereish import synthetic
 from hereish.core.batch import sanitize
+from hereish.core.decision import TestThenNoise
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import SeededDraws
 from hereish.core.run import Run
@@ -183,7 +184,7 @@ def forecast(
         return end(int(made[which]), not lasts[which])
 
     def if_every_guess(passes: bool) -> End | None:
-        reports, over = days.simulated(replace(m, test=_EveryGuess(passes)), 1)
+        reports, over = days.simulated(replace(m, decision=_EveryGuess(passes)), 1)
         return end(int(reports[0]), not over[0])
 
     return Forecast(
@@ -235,17 +236,21 @@ def _days(
 
 
 @dataclass(frozen=True)
-class _EveryGuess:
+class _EveryGuess(TestThenNoise):
     """In place of the private test: every guess that would be tested passes, or fails."""
 
     passes: bool
     uniforms = 1
+    private = False
 
     def __call__(
         self, space: Space, x: Floats, guess: Floats, eps: PerLane, threshold: PerLane, u: Floats
     ) -> Bools:
         tested = np.isfinite(np.broadcast_to(threshold, (len(x),)))
         return np.where(tested, self.passes, np.equal(threshold, np.inf))
+
+    def c_test(self, delta: float) -> float:
+        return 0.0  # it has no noise
 
 
 class _Days:

@@ -45,6 +45,7 @@ class NoNoise:
 
     space: Space
     uniforms = 0
+    smallest_eps = 0.0
     private = False
 
     @property

@@ -21,12 +21,12 @@ def straight_on(run: hereish.Run, at_s: Floats) -> Floats:
     return 2 * run.values[:, 0] - run.values[:, -1]
 
 
-straight_on.memory = 2  # type: ignore[attr-defined]
+STRAIGHT_ON = hereish.prediction(straight_on, memory=2)
 
 
-def test_a_plain_function_is_a_prediction_and_sees_as_far_back_as_it_asks() -> None:
+def test_a_plain_function_is_a_prediction_and_sees_as_far_back_as_it_declares() -> None:
     m = hereish.fixed_utility(
-        hereish.Privacy(1e6, 1), 5, prediction=straight_on, space=hereish.Plane()
+        hereish.Privacy(1e6, 1), 5, prediction=STRAIGHT_ON, space=hereish.Plane()
     )
     assert m.memory == 2
     session = m.session(seed=1)
@@ -53,7 +53,7 @@ def test_a_lifted_prediction_gives_what_the_vectorised_one_gives() -> None:
             [0, 100, 100, 300],
             seed=1,
         )
-        for p in (straight_on, hereish.lift(one, memory=2))
+        for p in (STRAIGHT_ON, hereish.lift(one, memory=2))
     ]
     assert np.array_equal(outs[0].value, outs[1].value)
     assert 0 < outs[0].hard.sum() < 300
@@ -124,6 +124,9 @@ def test_fixed_rate_skips_only_after_a_hard_release_that_went_through_the_test()
 
 
 class OneColumn:
+    memory = 1
+    needs_history = False
+
     def __call__(self, run: hereish.Run, at_s: Floats) -> Floats:
         return run.value[:, :1]
 
@@ -137,13 +140,8 @@ class Rawnoise(hereish.Plane):
         return x + 0.123
 
 
-class NoTest:
-    uniforms = 1
-
-    def c_test(self, delta: float) -> float:
-        return 1.0
-
-    def __call__(self, *args: object) -> Floats:
+class NoTest(hereish.LaplaceTest):
+    def __call__(self, *args: object) -> Floats:  # type: ignore[override]
         return np.zeros(2)
 
 
@@ -153,17 +151,19 @@ MISFITS: dict[str, Callable[[], object]] = {
     ),
     "a prediction off the map": lambda: hereish.fixed_rate(PRIVACY, 30, prediction=off_the_map),
     "a prediction that fails": lambda: hereish.fixed_rate(
-        PRIVACY, 30, prediction=lambda run, at_s: run.nothing
+        PRIVACY,
+        30,
+        prediction=lambda run, at_s: run.nothing,  # type: ignore[attr-defined]
     ),
     "a test that does not answer yes or no": lambda: hereish.fixed_rate(
         PRIVACY,
         30,
-        test=NoTest(),  # type: ignore[arg-type]
+        decision=NoTest(),
     ),
     "a skip rule that answers once for all": lambda: hereish.fixed_rate(
         PRIVACY,
         30,
-        skip=lambda run, at_s, plan: np.True_,  # type: ignore[arg-type]
+        skip=lambda run, at_s, plan: np.True_,  # type: ignore[arg-type, return-value]
     ),
     "skipping by speed without a limit": lambda: hereish.PredictiveMechanism(
         PRIVACY, hereish.AlwaysNoise(0.001), skip=hereish.SkipBySpeed()

@@ -17,6 +17,7 @@ class OnePlace:
 
     place: tuple[float, ...]
     memory = 1
+    needs_history = False
 
     def __call__(self, run: Run, at_s: Floats, /) -> Floats:
         return np.tile(self.place, (len(at_s), 1))
@@ -29,22 +30,22 @@ class SamePlan:
     eps_test: float
     eps_noise: float
     threshold: float
+    needs_history = False
 
     def __call__(self, run: Run, at_s: Floats, /) -> Plan:
         return Plan(self.eps_test, self.eps_noise, self.threshold)
 
 
 @dataclass(frozen=True)
-class UnderpaidTest:
+class UnderpaidTest(LaplaceTest):
     """Tests with `times` the eps that is booked: 2 pays half."""
 
-    times: float
-    uniforms = 1
+    times: float = 1.0
 
     def __call__(
         self, space: Space, x: Floats, guess: Floats, eps: PerLane, threshold: PerLane, u: Floats
     ) -> Bools:
-        return LaplaceTest()(space, x, guess, eps * self.times, threshold, u)
+        return super().__call__(space, x, guess, eps * self.times, threshold, u)
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ class TellTale:
     trace: tuple[tuple[float, ...], ...]
     times_s: tuple[float, ...]
     memory = 1
+    needs_history = False
 
     def __call__(self, run: Run, at_s: Floats, /) -> Floats:
         steps = np.minimum(np.searchsorted(self.times_s, at_s), len(self.trace) - 1)
@@ -135,6 +137,7 @@ class SkipsNearby:
     trace: tuple[tuple[float, ...], ...]
     times_s: tuple[float, ...]
     within_m: float
+    needs_history = False
 
     def __call__(self, run: Run, at_s: Floats, plan: Plan, /) -> Bools:
         steps = np.minimum(np.searchsorted(self.times_s, at_s), len(self.trace) - 1)

@@ -1,15 +1,16 @@
-"""Many traces at once: the same step, one lane a trace, in blocks that stay in cache."""
+"""Many traces at once: the same step, one lane per trace, in blocks that stay in cache."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hereish.core.decision import Decision, LaplaceTest
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import SECURE, Draws, KeyedDraws, SecureDraws, SeededDraws, Words
 from hereish.core.run import Run
@@ -33,18 +34,30 @@ class Sanitized:
     value: Floats  # (n, 2), or (n,) on a Line; NaN where nothing was released
     released: Bools  # (n,)
     hard: Bools  # (n,) fresh noise
-    eps_test: Floats  # (n,) paid for the test
-    eps_noise: Floats  # (n,) what noise cost if it was hard
+    eps_test: Floats  # (n,) 0 where there was no test
+    eps_noise: Floats  # (n,) 0 where no noise could be drawn
     threshold: Floats  # (n,) ±inf where there was no test
     spent: Floats  # (k,) the most that any one budget window of the trace cost
     run: Run | None  # (k lanes) where each trace stands now, if a run was given to go on from
     guarantee: str
     private: bool
+    decision: Decision = field(default=LaplaceTest(), repr=False)  # which knows what outcomes cost
+
+    @property
+    def cost_easy(self) -> Floats:
+        """(n,) What each point costs if the guess is released."""
+        return np.asarray(self.decision.costs(self.eps_test, self.eps_noise)[0])
+
+    @property
+    def cost_hard(self) -> Floats:
+        """(n,) What each point costs if fresh noise is released: its worst case."""
+        return np.asarray(self.decision.costs(self.eps_test, self.eps_noise)[1])
 
     @cached_property
     def cost(self) -> Floats:
-        """(n,) What each point cost: the test, and the noise if it was hard."""
-        return self.eps_test + self.eps_noise * self.hard
+        """(n,) What each point cost, by its outcome."""
+        easy, hard = self.decision.costs(self.eps_test, self.eps_noise)
+        return np.where(self.hard, hard, easy)
 
     @property
     def kind(self) -> NDArray[np.str_]:
@@ -100,6 +113,7 @@ def sanitize(
         run=run,
         guarantee=m.guarantee_for_each("trace") if source.private else NOT_PRIVATE,
         private=source.private and m.private,
+        decision=m.decider,
     )
     # Longest first: the lanes that still have points are always the first ones of a block.
     order = np.arange(len(lengths))
@@ -175,8 +189,8 @@ def _block(
 
 def _leave(out: Sanitized, traces: Ints, run: Run) -> None:
     """Remember where traces stand that have no more points."""
-    for kept, field in zip(out.run or (), run, strict=False):
-        kept[traces] = field
+    for kept, left in zip(out.run or (), run, strict=False):
+        kept[traces] = left
 
 
 # What is written for each point, and what stands there if nothing is released.

@@ -1,13 +1,14 @@
 """Beta: how much to spend on the next step, and the bound that no plan can pass.
 
-A budget manager is a function `(run, at_s) -> Plan` of public data. Proof: budget.proof.md.
+A budget manager is called `(run, at_s) -> Plan`, with public data. Proof: budget.proof.md.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -18,11 +19,13 @@ from hereish.errors import ParameterError
 
 
 class Plan(NamedTuple):
-    """What the next step may spend, and how near a guess has to be. One number, or one a lane.
+    """What the next step may spend, and how near a guess has to be. One number, or one per lane.
 
-    A threshold of -inf goes straight to noise and +inf accepts the guess untested; the test is
-    then free, whatever `eps_test` says. `skip_limit` is how far the user may have moved for a
-    guess to need no test, for skip rules that ask.
+    What each outcome costs (`cost_easy`, `cost_hard`) follows from `eps_test` and `eps_noise` by
+    the decision: for the paper's, the test, and the test and the noise. A threshold of -inf goes
+    straight to noise and +inf accepts the guess untested; the test is then free, whatever
+    `eps_test` says. `skip_limit` is how far the user may have moved for a guess to need no test,
+    for skip rules that ask.
     """
 
     eps_test: PerLane
@@ -34,7 +37,33 @@ class Plan(NamedTuple):
 class BudgetManager(Protocol):
     """The plan for the next step of each lane, from the public run and the public time."""
 
-    def __call__(self, run: Run, at_s: Floats, /) -> Plan: ...
+    @property
+    def needs_history(self) -> bool:
+        """Whether it looks at `hard_at_s`, `hard_threshold` or `tested_at_s` of the run."""
+        ...
+
+    def __call__(self, run: Run, at_s: Floats, /) -> Plan:
+        """What the next step of each lane may spend."""
+        ...
+
+
+BudgetFunction: TypeAlias = Callable[[Run, Floats], Plan]
+
+
+@dataclass(frozen=True)
+class FunctionManager:
+    """A plain function as a budget manager, with what it declares. Made by `budget_manager`."""
+
+    function: BudgetFunction
+    needs_history: bool = True
+
+    def __call__(self, run: Run, at_s: Floats, /) -> Plan:
+        return self.function(run, at_s)
+
+
+def budget_manager(function: BudgetFunction, *, needs_history: bool = True) -> FunctionManager:
+    """A budget manager from `function(run, at_s) -> Plan`."""
+    return FunctionManager(function, needs_history)
 
 
 @dataclass(frozen=True)
@@ -66,6 +95,7 @@ class FixedUtility:
 
     accuracy: float
     constants: Constants
+    needs_history = False
     plan: Plan = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -81,7 +111,7 @@ class FixedUtility:
 
 @dataclass(frozen=True)
 class FixedRate:
-    """Spends `rate` a report on average, and gets the accuracy that this buys (section 3).
+    """Spends `rate` per report on average, and gets the accuracy that this buys (section 3).
 
     A report may cost more: the first one, noise without a test, costs `rate / ((1 - PR) + k)`.
     The expected prediction rate serves until `learn_after` reports; then the run's own does.
@@ -91,6 +121,7 @@ class FixedRate:
     prediction_rate: float
     learn_after: int
     constants: Constants
+    needs_history = False  # `hard_threshold` is for skip rules, which declare that they need it
 
     def __post_init__(self) -> None:
         positive("rate", self.rate)
@@ -122,6 +153,7 @@ class AlwaysNoise:
     """Fresh noise for every report: the independent mechanism."""
 
     eps_noise: float
+    needs_history = False
 
     def __post_init__(self) -> None:
         positive("eps_noise", self.eps_noise)

@@ -1,18 +1,21 @@
-"""Theta: the private question "is the guess within the threshold?". Proof: closeness.proof.md.
+"""The private decision: release the guess (easy) or fresh noise (hard). Proof: decision.proof.md.
 
-A test of your own is a function, or a class, that is called like `ClosenessTest`.
+The paper's is `LaplaceTest`: ask privately whether the guess is within the threshold, and draw
+noise where it is not.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from hereish.core.spaces import Space
-from hereish.core.types import Bools, Floats, PerLane, all_finite
+from hereish.core.types import Bools, Floats, Ints, PerLane, all_finite
 from hereish.errors import ParameterError
 
 # Acceptance stays this far from 0 and 1. The uniforms have a resolution of 2**-52, so no outcome
@@ -20,32 +23,123 @@ from hereish.errors import ParameterError
 CLAMP = 2.0**-24
 
 
-class ClosenessTest(Protocol):
-    """What the mechanism needs of a test.
+class Question(NamedTuple):
+    """What a decision is asked, per lane; all of it public but `x`.
 
-    Two attributes are read if it has them: `uniforms`, how many it takes (1 unless given), and
-    `c_test(delta)`, how far beyond the threshold, for eps = 1, a guess passes with probability
-    1 - delta (the Laplace test's unless given).
+    The epsilons are per unit of the space's own distance: the step has scaled them. Where the
+    threshold is infinite nothing is asked: +inf is easy and -inf is hard, whatever `x` is. Lanes
+    that are not `open` (their budget is exhausted) release no noise.
     """
 
-    def __call__(
-        self, space: Space, x: Floats, guess: Floats, eps: PerLane, threshold: PerLane, u: Floats
-    ) -> Bools:
-        """True where the guess passes; `eps * distance`-private in `x`.
+    x: Floats
+    guess: Floats  # NaN where there is none; the threshold is then -inf
+    eps_test: PerLane
+    eps_noise: PerLane
+    threshold: PerLane
+    all_tested: bool  # no lane has an infinite threshold
+    open: Bools
 
-        A threshold of +inf always passes, one of -inf never does, and both are free.
+
+class Decision(Protocol):
+    """What the mechanism needs of a decision: easy or hard, and what each outcome costs."""
+
+    @property
+    def uniforms(self) -> int:
+        """How many uniforms it takes besides those of the noise."""
+        ...
+
+    @property
+    def private(self) -> bool:
+        """Whether it is private; False for tests and comparisons."""
+        ...
+
+    def costs(self, eps_test: PerLane, eps_noise: PerLane) -> tuple[PerLane, PerLane]:
+        """What an easy and a hard outcome cost. Hard is the worst case: it costs no less."""
+        ...
+
+    def decide(self, space: Space, asked: Question, u: Floats) -> tuple[Bools, Floats]:
+        """Which lanes are hard, and their fresh noise: one row for each of them, in their order.
+
+        Easy must be `cost_easy * distance`-private in `x`, and each hard value
+        `cost_hard * distance`-private.
         """
         ...
 
 
+class TestThenNoise(ABC):
+    """The paper's decision: a private test of the guess and, where it fails, independent noise.
+
+    A closeness test of your own derives from this, or is a function in `hereish.closeness_test`.
+    """
+
+    __test__: ClassVar[bool] = False  # pytest: its name begins with Test
+
+    @property
+    @abstractmethod
+    def uniforms(self) -> int:
+        """How many uniforms the test takes."""
+
+    @property
+    @abstractmethod
+    def private(self) -> bool:
+        """Whether the test is private."""
+
+    @abstractmethod
+    def __call__(
+        self, space: Space, x: Floats, guess: Floats, eps: PerLane, threshold: PerLane, u: Floats
+    ) -> Bools:
+        """True where the guess passes; `eps * distance`-private in `x`."""
+
+    @abstractmethod
+    def c_test(self, delta: float) -> float:
+        """For eps = 1, how far beyond the threshold a guess passes with probability 1 - delta."""
+
+    def costs(self, eps_test: PerLane, eps_noise: PerLane) -> tuple[PerLane, PerLane]:
+        """Easy costs the test; hard costs the test and the noise (Lemma 1)."""
+        return eps_test, eps_test + eps_noise  # [C6]
+
+    def decide(self, space: Space, asked: Question, u: Floats) -> tuple[Bools, Floats]:
+        """Test all lanes, and draw noise for those whose test failed."""
+        x, guess, eps_test, eps_noise, threshold, all_tested, open_lanes = asked
+        tests = self.uniforms
+        close = self(space, x, guess, eps_test, threshold, u[:, :tests])  # [C7]
+        if close.dtype != np.bool_ or close.shape != open_lanes.shape:
+            raise TypeError  # its text would not be repeated
+        if not all_tested:  # whatever the test says of thresholds that ask nothing
+            close = np.where(np.isfinite(threshold), close, np.equal(threshold, np.inf))  # [C8]
+        hard = open_lanes & ~close
+        lanes = hard.nonzero()[0]
+        if len(lanes) == len(hard):  # saves picking lanes
+            return hard, space.noise(x, eps_noise, u[:, tests:])  # [C9]
+        if not len(lanes):
+            return hard, x[:0]
+        drawn = space.noise(
+            _rows(x, lanes), _of(eps_noise, lanes), _rows(u[:, tests:], lanes)
+        )  # [C10]
+        return hard, drawn
+
+
+ClosenessTest = TestThenNoise  # its former name
+
+
+def _rows(table: Floats, lanes: Ints) -> Floats:
+    """These lanes, each column in one piece."""
+    return table.T.take(lanes, axis=1).T
+
+
+def _of(values: PerLane, lanes: Ints) -> PerLane:
+    return values[lanes] if isinstance(values, np.ndarray) and values.ndim else values
+
+
 @dataclass(frozen=True)
-class LaplaceTest:
+class LaplaceTest(TestThenNoise):
     """Compares the distance with the threshold plus Laplace noise, as one coin of known bias.
 
     Guarantee: eps * distance-private for each threshold and guess; free at thresholds of ±inf.
     """
 
     uniforms = 1
+    private = True
 
     def __call__(
         self, space: Space, x: Floats, guess: Floats, eps: PerLane, threshold: PerLane, u: Floats
@@ -74,3 +168,39 @@ class LaplaceTest:
             raise ParameterError(f"delta must lie strictly between 0.5 and 1, found {delta!r}")
         # One-sided: only noise in one direction lets a bad guess pass.
         return -math.log(2.0 * (1.0 - delta))
+
+
+ClosenessFunction: TypeAlias = Callable[[Space, Floats, Floats, PerLane, PerLane, Floats], Bools]
+
+
+@dataclass(frozen=True)
+class FunctionTest(TestThenNoise):
+    """A plain function as a closeness test, with what it declares. Made by `closeness_test`."""
+
+    function: ClosenessFunction
+    uniforms: int = 1
+    quantile: Callable[[float], float] | None = None
+    private: bool = True
+
+    def __call__(
+        self, space: Space, x: Floats, guess: Floats, eps: PerLane, threshold: PerLane, u: Floats
+    ) -> Bools:
+        return self.function(space, x, guess, eps, threshold, u)
+
+    def c_test(self, delta: float) -> float:
+        return (self.quantile or LaplaceTest().c_test)(delta)
+
+
+def closeness_test(
+    function: ClosenessFunction,
+    *,
+    uniforms: int = 1,
+    c_test: Callable[[float], float] | None = None,
+    private: bool = True,
+) -> FunctionTest:
+    """A decision from `function(space, x, guess, eps, threshold, u) -> bool per lane`.
+
+    `u` has `uniforms` columns. `c_test(delta)` says how far beyond the threshold, for eps = 1, a
+    guess passes with probability 1 - delta; the Laplace test's unless given.
+    """
+    return FunctionTest(function, uniforms, c_test, private)

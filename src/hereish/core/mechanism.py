@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from datetime import timedelta
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
@@ -16,22 +15,31 @@ import numpy as np
 from hereish.core.budget import (
     AlwaysNoise,
     Bound,
+    BudgetFunction,
     BudgetManager,
     Constants,
     FixedRate,
     FixedUtility,
+    FunctionManager,
 )
-from hereish.core.decision import ClosenessTest, LaplaceTest
+from hereish.core.compatibility import check_parts_fit
+from hereish.core.decision import (
+    ClosenessFunction,
+    Decision,
+    FunctionTest,
+    LaplaceTest,
+    TestThenNoise,
+)
 from hereish.core.fingerprint import fingerprint, number_of
-from hereish.core.prediction import Parrot, Prediction
+from hereish.core.parts import check_declared, check_methods, declared
+from hereish.core.prediction import FunctionPrediction, Parrot, Prediction, PredictionFunction
 from hereish.core.privacy import Privacy, positive
 from hereish.core.run import Run
-from hereish.core.skip import SkipRule
+from hereish.core.skip import FunctionSkipRule, SkipFunction, SkipRule
 from hereish.core.spaces import Space, Sphere
-from hereish.core.step import check_grid, prepare
-from hereish.core.types import Bools, Floats
+from hereish.core.step import check_grid
 from hereish.core.windows import NoReset, Window, as_window
-from hereish.errors import HereishError, ParameterError, PartError
+from hereish.errors import ParameterError, PartError
 
 if TYPE_CHECKING:
     from hereish.core.randomness import Draws, KeyedDraws
@@ -40,6 +48,7 @@ if TYPE_CHECKING:
 # Up to here n parts of a budget leave less than one part: exactly n reports fit (budget.Bound).
 _MOST_REPORTS = 2**20
 OnExhausted = Literal["stop", "predict"]
+_HISTORY = "needs_history"
 
 
 class DoesNotPayOffWarning(UserWarning):
@@ -51,31 +60,33 @@ DoesNotPay = DoesNotPayOffWarning  # its former name
 
 @dataclass(frozen=True)
 class PredictiveMechanism:
-    """Guess, test privately, and draw fresh noise only where the guess is not close enough.
+    """Guess, decide privately, and draw fresh noise only where the guess is not close enough.
 
     `fixed_utility`, `fixed_rate` and `independent` build the usual ones. Build it by hand to use
-    parts of your own; parts that do not fit each other are refused here.
+    parts of your own; parts that do not fit each other are refused here. `test` is the former name
+    of `decision`.
 
     Guarantee: the reports of one budget window are together `privacy.eps_per_m`-private per
     metre between two traces (the largest distance at any one time), whatever the parts predict.
     """
 
     privacy: Privacy
-    budget: BudgetManager
+    budget: BudgetManager | BudgetFunction
     space: Space = Sphere()
-    prediction: Prediction = Parrot()
-    test: ClosenessTest = LaplaceTest()
-    skip: SkipRule | None = None
+    prediction: Prediction | PredictionFunction = Parrot()
+    decision: Decision | ClosenessFunction = LaplaceTest()
+    skip: SkipRule | SkipFunction | None = None
     window: Window = NoReset()
     on_exhausted: OnExhausted = "stop"
+    test: InitVar[Decision | ClosenessFunction | None] = None
     bound: Bound = field(init=False, repr=False, compare=False)
-    test_uniforms: int = field(init=False, repr=False, compare=False)
+    decider: Decision = field(init=False, repr=False, compare=False)
     uniforms: int = field(init=False, repr=False, compare=False)
     memory: int = field(init=False, repr=False, compare=False)
-    tracks: bool = field(init=False, repr=False, compare=False)
+    needs_history: bool = field(init=False, repr=False, compare=False)
     smallest_eps: float = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, test: Decision | ClosenessFunction | None) -> None:
         if not isinstance(self.privacy, Privacy):
             raise ParameterError(
                 f"privacy must be a hereish.Privacy, found {type(self.privacy).__name__}"
@@ -84,22 +95,35 @@ class PredictiveMechanism:
             raise ParameterError(
                 f"on_exhausted must be 'stop' or 'predict', found {self.on_exhausted!r}"
             )
-        derived = {
+        if test is not None:
+            object.__setattr__(self, "decision", test)
+        for name, value in self._declared().items():
+            object.__setattr__(self, name, value)
+        check_parts_fit(self)
+
+    def _declared(self) -> dict[str, Any]:
+        """What follows from what the parts declare. The parts themselves stay as they are given."""
+        prediction = declared(
+            self.prediction, "prediction", FunctionPrediction, "memory", "needs_history"
+        )
+        parts = [prediction, declared(self.budget, "budget manager", FunctionManager, _HISTORY)]
+        if self.skip is not None:
+            parts.append(declared(self.skip, "skip rule", FunctionSkipRule, _HISTORY))
+        decider = declared(self.decision, "closeness test", FunctionTest, "uniforms", "private")
+        check_methods(decider, "decision", "costs", "decide")
+        space = self.space
+        check_declared(space, "space", "coordinates", "uniforms", "claim_factor", "unit")
+        check_declared(space, "space", "smallest_eps", "private")
+        check_methods(space, "space", "distance", "noise", "snap", "c_noise")
+        return {
             "window": as_window(self.window),
             "bound": Bound(self.privacy.eps_per_m),
-            "test_uniforms": _uniforms(self.test, 1),
-            "uniforms": _uniforms(self.test, 1) + _uniforms(self.space, None),
-            # Whether a part may look at when the last hard release was, and the like. Those that
-            # are known by their class do not; every other part sees the whole run.
-            "tracks": self.skip is not None
-            or type(self.budget) not in (FixedUtility, FixedRate, AlwaysNoise)
-            or type(self.prediction) is not Parrot,
-            "smallest_eps": float(getattr(self.space, "smallest_eps", 0.0)),
-            "memory": max(1, int(getattr(self.prediction, "memory", 1))),
+            "decider": decider,
+            "uniforms": decider.uniforms + space.uniforms,
+            "memory": prediction.memory,
+            "needs_history": any(part.needs_history for part in parts),
+            "smallest_eps": float(space.smallest_eps),
         }
-        for name, value in derived.items():
-            object.__setattr__(self, name, value)
-        _rehearse(self)
 
     @property
     def dim(self) -> int:
@@ -108,14 +132,15 @@ class PredictiveMechanism:
 
     @property
     def break_even(self) -> float | None:
-        """The prediction rate above which this pays; None if its manager has no such number."""
-        constants = getattr(self.budget, "constants", None)
-        return constants.k if isinstance(constants, Constants) else None
+        """The prediction rate above which this pays off; None if its manager has no such number."""
+        if isinstance(self.budget, (FixedUtility, FixedRate)):
+            return self.budget.constants.k
+        return None
 
     @property
     def private(self) -> bool:
         """False if a part says of itself that it is not, as those of `hereish.testing` do."""
-        return all(getattr(part, "private", True) for part in (self.space, self.test))
+        return self.space.private and self.decider.private
 
     @property
     def guarantee(self) -> str:
@@ -136,7 +161,7 @@ class PredictiveMechanism:
 
         Raises PartError for a part whose settings cannot be shown.
         """
-        parts = (self.budget, self.space, self.prediction, self.test, self.skip, self.window)
+        parts = (self.budget, self.space, self.prediction, self.decision, self.skip, self.window)
         return "; ".join([repr(self.privacy), *map(fingerprint, parts), self.on_exhausted])
 
     @cached_property
@@ -172,9 +197,10 @@ def fixed_utility(
     gamma: float = 0.8,
     delta: float = 0.9,
     prediction_rate: float = 0.70,
-    prediction: Prediction | None = None,
-    test: ClosenessTest | None = None,
-    skip: SkipRule | None = None,
+    prediction: Prediction | PredictionFunction | None = None,
+    decision: Decision | ClosenessFunction | None = None,
+    test: Decision | ClosenessFunction | None = None,
+    skip: SkipRule | SkipFunction | None = None,
     space: Space | None = None,
     window: Window | str | timedelta | None = None,
     on_exhausted: OnExhausted = "stop",
@@ -183,8 +209,8 @@ def fixed_utility(
 
     `prediction_rate` is only used to warn when the settings would not pay.
     """
-    space, test = space or Sphere(), test or LaplaceTest()
-    constants = _constants(space, test, eta, gamma, delta, prediction_rate)
+    space, chosen = space or Sphere(), decision or test or LaplaceTest()
+    constants = _constants(space, chosen, eta, gamma, delta, prediction_rate)
     budget = FixedUtility(positive("accuracy_m", accuracy_m), constants)
     _one_report_fits(privacy, constants.c_noise, budget.accuracy)
     return PredictiveMechanism(
@@ -192,7 +218,7 @@ def fixed_utility(
         budget,
         space,
         prediction or Parrot(),
-        test,
+        chosen,
         skip,
         as_window(window),
         on_exhausted,
@@ -207,9 +233,10 @@ def fixed_rate(
     gamma: float = 0.8,
     delta: float = 0.9,
     prediction_rate: float = 0.75,
-    prediction: Prediction | None = None,
-    test: ClosenessTest | None = None,
-    skip: SkipRule | None = None,
+    prediction: Prediction | PredictionFunction | None = None,
+    decision: Decision | ClosenessFunction | None = None,
+    test: Decision | ClosenessFunction | None = None,
+    skip: SkipRule | SkipFunction | None = None,
     space: Space | None = None,
     window: Window | str | timedelta | None = None,
     on_exhausted: OnExhausted = "stop",
@@ -220,8 +247,8 @@ def fixed_rate(
     of the planned ones. The number of reports is a plan, not a promise: a trace that is harder to
     predict than expected ends sooner, and an easier one later.
     """
-    space, test = space or Sphere(), test or LaplaceTest()
-    constants = _constants(space, test, eta, gamma, delta, prediction_rate)
+    space, chosen = space or Sphere(), decision or test or LaplaceTest()
+    constants = _constants(space, chosen, eta, gamma, delta, prediction_rate)
     planned = _whole("reports", reports)
     budget = FixedRate(
         rate=Bound(privacy.eps_per_m).part(planned),
@@ -241,7 +268,7 @@ def fixed_rate(
         budget,
         space,
         prediction or Parrot(),
-        test,
+        chosen,
         skip,
         as_window(window),
         on_exhausted,
@@ -289,16 +316,27 @@ def check_accuracy_or_reports(accuracy: object | None, reports: object | None) -
 
 
 def _constants(
-    space: Space, test: ClosenessTest, eta: float, gamma: float, delta: float, expected: float
+    space: Space,
+    decision: Decision | ClosenessFunction,
+    eta: float,
+    gamma: float,
+    delta: float,
+    expected: float,
 ) -> Constants:
-    c_test = getattr(test, "c_test", LaplaceTest().c_test)(delta)
-    constants = Constants(space.c_noise(delta), c_test, eta, gamma)
+    test = declared(decision, "closeness test", FunctionTest, "uniforms", "private")
+    if not isinstance(test, TestThenNoise):
+        raise PartError(
+            "this mechanism needs a closeness test (a hereish.TestThenNoise, or a function in "
+            f"hereish.closeness_test), found {type(test).__qualname__}"
+        )
+    check_methods(space, "space", "c_noise")
+    constants = Constants(space.c_noise(delta), test.c_test(delta), eta, gamma)
     if not 0.0 <= expected < 1.0:
         raise ParameterError(f"prediction_rate must be at least 0 and below 1, found {expected!r}")
     if expected <= constants.k:
         warnings.warn(
-            f"testing pays only if more than {constants.k:.1%} of the reports are predicted, and "
-            f"{expected:.1%} are expected; hereish.independent would spend less",
+            f"testing pays off only if more than {constants.k:.1%} of the reports are predicted, "
+            f"and {expected:.1%} are expected; hereish.independent would spend less",
             DoesNotPayOffWarning,
             stacklevel=3,
         )
@@ -320,59 +358,3 @@ def _whole(name: str, value: int) -> int:
     if value > _MOST_REPORTS:
         raise ParameterError(f"{name} must be at most {_MOST_REPORTS}, found {value!r}")
     return int(value)
-
-
-def _uniforms(part: Any, default: int | None) -> int:
-    count = getattr(part, "uniforms", default)
-    if not isinstance(count, int) or count < 0:
-        raise PartError(
-            f"{type(part).__qualname__} must have a whole number 'uniforms', found {count!r}"
-        )
-    return count
-
-
-def _rehearse(m: PredictiveMechanism) -> None:
-    """Run each part once on made-up points, so that a misfit is found here and not in use."""
-    lanes = 2
-    at_s = np.zeros(lanes)
-    zeros = np.zeros((lanes, m.dim))
-    half = np.full((lanes, m.uniforms), 0.5)
-    tests = m.test_uniforms
-
-    def part(name: str, call: Callable[[], Any], shape: tuple[int, ...], kind: str) -> Any:
-        try:
-            answer = np.asarray(call())
-        except HereishError:
-            raise
-        except Exception as broken:
-            raise PartError(f"{name} does not fit the other parts: {broken!r}") from broken
-        if answer.shape != shape or answer.dtype.kind != kind:
-            raise PartError(
-                f"{name} must return an array of shape {shape} and kind {kind!r}, "
-                f"found shape {answer.shape} and kind {answer.dtype.kind!r}"
-            )
-        return answer
-
-    point = part("space.snap", lambda: m.space.snap(zeros), zeros.shape, "f")
-    part("space.distance", lambda: m.space.distance(point, point), (lanes,), "f")
-    draw = partial(m.space.noise, point, 1.0, half[:, tests:])
-    noisy = part("space.noise", draw, zeros.shape, "f")
-    if not np.array_equal(noisy, m.space.snap(noisy)):
-        raise PartError("space.noise must return points of the grid: end it with self.snap(…)")
-    ask = (m.space, point, point, 1.0, 1.0, half[:, :tests])
-    part("test", lambda: m.test(*ask), (lanes,), "b")
-    empty = Run.empty(lanes, m.dim, m.memory)
-    seen = empty._replace(
-        values=np.broadcast_to(point[:, None], empty.values.shape),
-        times_s=np.zeros_like(empty.times_s),
-        reports=np.ones(lanes, dtype=np.int64),
-        hard_at_s=at_s,
-        tested_at_s=at_s,
-    ).frozen()
-    for run in (empty, seen):
-        name = "prediction, budget manager, skip rule or window"
-        part(name, partial(_fits, m, run, at_s + 60.0), (lanes,), "b")
-
-
-def _fits(m: PredictiveMechanism, run: Run, at_s: Floats) -> Bools:
-    return prepare(m, run, at_s).fits

@@ -1,15 +1,14 @@
 """Omega: guessing the next release from the releases so far.
 
-A prediction is a function `(run, at_s) -> points`, one row a lane, NaN where it has no guess yet.
-One attribute is read if it has it: `memory` (how many past releases it looks at, 1 unless given).
-It sees public data only, and cannot write to it; the mechanism gives it nothing else.
+A prediction is called `(run, at_s) -> points`, one row per lane, NaN where it has no guess yet. It
+sees public data only, and cannot write to it; the mechanism gives it nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -21,7 +20,41 @@ from hereish.errors import ParameterError
 class Prediction(Protocol):
     """A guess for each lane from the public run and the public time."""
 
-    def __call__(self, run: Run, at_s: Floats, /) -> Floats: ...
+    @property
+    def memory(self) -> int:
+        """How many past releases it looks at, at least 1."""
+        ...
+
+    @property
+    def needs_history(self) -> bool:
+        """Whether it looks at `hard_at_s`, `hard_threshold` or `tested_at_s` of the run."""
+        ...
+
+    def __call__(self, run: Run, at_s: Floats, /) -> Floats:
+        """The guess of each lane, NaN where there is none."""
+        ...
+
+
+PredictionFunction: TypeAlias = Callable[[Run, Floats], Floats]
+
+
+@dataclass(frozen=True)
+class FunctionPrediction:
+    """A plain function as a prediction, with what it declares. Made by `prediction`."""
+
+    function: PredictionFunction
+    memory: int = 1
+    needs_history: bool = True
+
+    def __call__(self, run: Run, at_s: Floats, /) -> Floats:
+        return self.function(run, at_s)
+
+
+def prediction(
+    function: PredictionFunction, *, memory: int = 1, needs_history: bool = True
+) -> FunctionPrediction:
+    """A prediction from `function(run, at_s) -> points`, which looks at `memory` past releases."""
+    return FunctionPrediction(function, memory, needs_history)
 
 
 @dataclass(frozen=True)
@@ -29,6 +62,7 @@ class Parrot:
     """Repeats the last release (the paper's prediction)."""
 
     memory = 1
+    needs_history = False
 
     def __call__(self, run: Run, at_s: Floats, /) -> Floats:
         return run.value
@@ -51,6 +85,7 @@ class Lifted:
 
     predict: OneTrace
     memory: int = 1
+    needs_history = True
 
     def __call__(self, run: Run, at_s: Floats, /) -> Floats:
         guesses = np.full(run.value.shape, np.nan)
@@ -72,8 +107,8 @@ def lift(predict: OneTrace, memory: int = 1) -> Lifted:
     """Lift `predict(past, at_s) -> point or None` into the batch.
 
     `past` holds up to `memory` earlier releases, newest first. Simple to write, and as slow as the
-    Python in it: one call a report.
+    Python in it: one call per report.
     """
-    if not (isinstance(memory, int) and memory >= 1):
+    if isinstance(memory, bool) or not (isinstance(memory, int) and memory >= 1):
         raise ParameterError(f"memory must be a whole number from 1, found {memory!r}")
     return Lifted(predict, memory)

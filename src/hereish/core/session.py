@@ -28,12 +28,12 @@ class Report:
     """One release. All of it may be public."""
 
     value: Any  # a tuple of coordinates, or on a Line one number
-    kind: Kind  # fresh noise, a guess that passed the test, or a guess that was not tested
+    kind: Kind
     cost: float
     at: datetime
     covers: str  # which reports share the budget that this one was paid from
-    eps_test: float = 0.0  # paid for the test, 0 if there was none
-    eps_noise: float = 0.0  # what noise cost if it was hard, 0 if none could be drawn
+    eps_test: float = 0.0  # 0 if there was no test
+    eps_noise: float = 0.0  # 0 if no noise could be drawn
     threshold: float = math.inf  # ±inf if there was no test
 
 
@@ -127,7 +127,7 @@ class Session:
         window = int(after.window[0])
         covers = m.window.covers(None if window == NO_WINDOW else window)
         if not release.released[0]:
-            requested = _alone(prepared.eps_test) + _alone(prepared.eps_noise)
+            requested = _alone(prepared.cost_hard)
             raise BudgetExhaustedError(requested, m.bound.total - float(after.spent[0]), covers)
         value = release.value[0].tolist()
         return Report(
@@ -157,7 +157,7 @@ class Session:
         return {
             "version": _STATE_VERSION,
             "mechanism": self.mechanism.fingerprint,
-            "drawn": getattr(self._draws, "drawn", 0),
+            "drawn": self._draws.drawn if isinstance(self._draws, SeededDraws) else 0,
             "run": {name: _plain(field[0].tolist()) for name, field in run.items()},
         }
 

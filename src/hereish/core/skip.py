@@ -1,13 +1,14 @@
 """When to spare the test: rules on public data alone.
 
-A skip rule is a function `(run, at_s, plan) -> bool a lane`. Where it says True the guess is
+A skip rule is called `(run, at_s, plan) -> bool per lane`. Where it says True the guess is
 released untested and free. Without a guess there is nothing to skip to: noise is drawn.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -21,7 +22,33 @@ from hereish.errors import ParameterError, PartError
 class SkipRule(Protocol):
     """True in the lanes whose guess may be released untested."""
 
-    def __call__(self, run: Run, at_s: Floats, plan: Plan, /) -> Bools: ...
+    @property
+    def needs_history(self) -> bool:
+        """Whether it looks at `hard_at_s`, `hard_threshold` or `tested_at_s` of the run."""
+        ...
+
+    def __call__(self, run: Run, at_s: Floats, plan: Plan, /) -> Bools:
+        """Which lanes release their guess without a test."""
+        ...
+
+
+SkipFunction: TypeAlias = Callable[[Run, Floats, Plan], Bools]
+
+
+@dataclass(frozen=True)
+class FunctionSkipRule:
+    """A plain function as a skip rule, with what it declares. Made by `skip_rule`."""
+
+    function: SkipFunction
+    needs_history: bool = True
+
+    def __call__(self, run: Run, at_s: Floats, plan: Plan, /) -> Bools:
+        return self.function(run, at_s, plan)
+
+
+def skip_rule(function: SkipFunction, *, needs_history: bool = True) -> FunctionSkipRule:
+    """A skip rule from `function(run, at_s, plan) -> bool per lane`."""
+    return FunctionSkipRule(function, needs_history)
 
 
 @dataclass(frozen=True)
@@ -34,12 +61,14 @@ class SkipBySpeed:
     the last hard step's threshold for fixed rate, which therefore skips nothing before a hard
     report that went through the test).
 
-    The paper's text says 0.5 km/h, its program computed 0.5 km a minute; 30 km/h gives its results.
+    The paper's text says 0.5 km/h and its program computed 0.5 km per minute; 30 km/h gives its
+    results.
     """
 
     kmh: float = 30.0
     limit_m: float | None = None
     since: Literal["hard", "tested"] = "hard"
+    needs_history = True
 
     def __post_init__(self) -> None:
         positive("kmh", self.kmh)

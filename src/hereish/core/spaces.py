@@ -1,6 +1,6 @@
 """Where secrets live: distance, noise, and the public grid that releases are rounded to.
 
-A space is anything with the members of `Space`. Arrays have one row a lane and one column a
+A space is anything with the members of `Space`. Arrays have one row per lane and one column per
 coordinate, so one report and a million go through the same lines.
 """
 
@@ -60,6 +60,16 @@ class Space(Protocol):
     @property
     def unit(self) -> str:
         """What `distance` is measured in, for people."""
+        ...
+
+    @property
+    def smallest_eps(self) -> float:
+        """With less than this, noise would be too large for the grid; 0 if there is no such end."""
+        ...
+
+    @property
+    def private(self) -> bool:
+        """Whether `noise` is private; False for tests and comparisons."""
         ...
 
     def distance(self, a: Floats, b: Floats) -> Floats:
@@ -147,6 +157,7 @@ class Line:
     uniforms = 2
     claim_factor = 1.0
     unit = "units"
+    private = True
 
     def __post_init__(self) -> None:
         _within("grid", self.grid, 1e-250, 1e250)
@@ -189,6 +200,7 @@ class Plane:
     uniforms = 3
     claim_factor = 1.0
     unit = "m"
+    private = True
 
     def __post_init__(self) -> None:
         _within("grid_m", self.grid_m, 1e-100, 1e100)  # squares of distances are finite
@@ -243,6 +255,8 @@ class Sphere:
     # mean radius: great circles are longer than geodesics by at most its inverse, 0.56 %.
     claim_factor = _POLE_M * _POLE_M / _EQUATOR_M / _MEAN_RADIUS_M  # [N9]
     unit = "m"
+    smallest_eps = 0.0
+    private = True
 
     def __post_init__(self) -> None:
         if not (isinstance(self.decimals, int) and 0 <= self.decimals <= 6):

@@ -1,7 +1,7 @@
 """THE step: live sessions, batches, the gateway and Spark all go through it. Proof: step.proof.md.
 
 `prepare` is everything that public data decides; the secret is not among its arguments. `decide`
-then uses the secret twice: in the test, and in the noise.
+then hands the secret to one part, the decision, and to nothing else.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hereish.core.budget import AlwaysNoise, FixedRate, FixedUtility, Plan
+from hereish.core.decision import FunctionTest, LaplaceTest, Question
 from hereish.core.prediction import Lifted, Parrot
 from hereish.core.run import Run
 from hereish.core.skip import SkipBySpeed
@@ -35,9 +36,11 @@ class Release(NamedTuple):
     value: Floats  # NaN where nothing was released
     released: Bools
     hard: Bools
-    cost: Floats
-    eps_test: PerLane  # paid for the test, 0 where there was none
-    eps_noise: PerLane  # what noise cost if it was hard, 0 where none could be drawn
+    cost: Floats  # of the outcome: cost_hard where it was hard, else cost_easy
+    cost_easy: PerLane
+    cost_hard: PerLane
+    eps_test: PerLane  # 0 where there was no test
+    eps_noise: PerLane  # 0 where no noise could be drawn
     threshold: PerLane  # ±inf where there was no test
 
 
@@ -50,13 +53,17 @@ class Prepared(NamedTuple):
     eps_test: PerLane
     eps_noise: PerLane
     threshold: PerLane
+    cost_easy: PerLane
+    cost_hard: PerLane
     known: Bools  # there is a guess
     fits: Bools  # the worst case can be paid
     all_tested: bool  # no lane has a threshold of ±inf
 
 
-# They are known not to write to what they are shown, so that they need no copies.
+# They are known not to write to what they are given, so that they need no copies.
 _OURS = {Parrot, Lifted, FixedUtility, FixedRate, AlwaysNoise, SkipBySpeed, NoReset, Every, Day}
+# They are known to return whole quanta for whole quanta, and no less for hard than for easy.
+_OUR_COSTS = {LaplaceTest, FunctionTest}
 
 
 def _asked(name: str, part: Any, ask: Any, *public: Any) -> Any:
@@ -127,8 +134,21 @@ def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
         eps_noise = np.where(np.equal(threshold, np.inf), 0.0, eps_noise)
     if m.smallest_eps:
         check_grid(m, eps_noise)  # [S9]
-    fits = m.bound.fits(run.spent, eps_test + eps_noise) & ~run.ended  # [S4]
-    return Prepared(run, at_s, guess, eps_test, eps_noise, threshold, known, fits, all_tested)
+    cost_easy, cost_hard = _costs(m, eps_test, eps_noise)
+    fits = m.bound.fits(run.spent, cost_hard) & ~run.ended  # [S4]
+    return Prepared(
+        run=run,
+        at_s=at_s,
+        guess=guess,
+        eps_test=eps_test,
+        eps_noise=eps_noise,
+        threshold=threshold,
+        cost_easy=cost_easy,
+        cost_hard=cost_hard,
+        known=known,
+        fits=fits,
+        all_tested=all_tested,
+    )
 
 
 def step(
@@ -144,80 +164,83 @@ def step(
 
 def decide(m: PredictiveMechanism, prepared: Prepared, x: Floats, u: Floats) -> tuple[Release, Run]:
     """The private half of the step: the secret decides between the guess and fresh noise."""
-    run, at_s, guess, eps_test, eps_noise, threshold, known, fits, all_tested = prepared
+    run, at_s, guess, fits = prepared.run, prepared.at_s, prepared.guess, prepared.fits
+    eps_test, eps_noise, threshold = prepared.eps_test, prepared.eps_noise, prepared.threshold
+    cost_easy, cost_hard = prepared.cost_easy, prepared.cost_hard
     _check_uniforms(m, u, len(at_s))
-    scale, tests = m.space.claim_factor, m.test_uniforms
+    scale = m.space.claim_factor
     failure = ""
     try:
         # A floating-point warning could depend on the secret, so none may come out of here.
         with np.errstate(all="ignore"):
-            close = m.test(m.space, x, guess, eps_test * scale, threshold, u[:, :tests])  # [S5]
-            if close.dtype != np.bool_ or close.shape != fits.shape:
-                raise TypeError  # its words would not be heard
-            if not all_tested:  # whatever the test says of thresholds that ask nothing
-                close = np.where(np.isfinite(threshold), close, np.equal(threshold, np.inf))
-            hard = fits & ~close
-            lanes = hard.nonzero()[0]
-            if len(lanes) == len(hard):
-                value = _noise(m, x, eps_noise * scale, u[:, tests:])  # [S6]
-            else:
-                value = guess.copy("K")
-                if len(lanes):
-                    eps = _of(eps_noise, lanes) * scale
-                    fresh = _noise(m, _rows(x, lanes), eps, _rows(u[:, tests:], lanes))  # [S7]
-                    value.T[:, lanes] = fresh.T
+            asked = Question(
+                x, guess, eps_test * scale, eps_noise * scale, threshold, prepared.all_tested, fits
+            )  # [S5]
+            hard, fresh = m.decider.decide(m.space, asked, u)  # [S6]
+            value = _merged(prepared, hard, fresh)  # [S7]
     except Exception as broken:  # noqa: BLE001  # whatever it was, nothing may be released
         failure = type(broken).__name__
     if failure:
-        # Its words may hold the secret: they are not repeated, and not carried as a cause.
-        raise PartError(f"the test or the noise failed with {failure}; nothing was released")
+        # Its text may hold the secret: it is not repeated, and not carried as a cause.
+        raise PartError(f"the decision failed with {failure}; nothing was released")
     released, all_fit = fits, np.count_nonzero(fits) == len(fits)
     if not all_fit:
         eps_test, eps_noise = np.where(fits, eps_test, 0.0), np.where(fits, eps_noise, 0.0)
+        cost_easy, cost_hard = np.where(fits, cost_easy, 0.0), np.where(fits, cost_hard, 0.0)
         threshold = np.where(fits, threshold, np.inf)
         if m.on_exhausted == "predict":
-            released = fits | known
+            released = fits | prepared.known
         value[~released] = np.nan
-    cost = np.asarray(eps_test + eps_noise * hard)  # [S8]
+    cost = np.where(hard, cost_hard, cost_easy)  # [S8]
     for shared in (value, hard):  # with the run
         shared.setflags(write=False)
-    release = Release(value, released, hard, cost, eps_test, eps_noise, threshold)
+    release = Release(
+        value, released, hard, cost, cost_easy, cost_hard, eps_test, eps_noise, threshold
+    )
     ended = run.ended if all_fit else ~fits
-    asked = None if all_tested and all_fit else np.less(threshold, np.inf)
-    return release, _record(run, release, at_s, ended, asked, m.tracks).frozen()
+    tested = None if prepared.all_tested and all_fit else np.less(threshold, np.inf)
+    return release, _record(run, release, at_s, ended, tested, m.needs_history).frozen()
 
 
-def _noise(m: PredictiveMechanism, x: Floats, eps: PerLane, u: Floats) -> Floats:
-    value = m.space.noise(x, eps, u)
-    if value.dtype != np.float64 or value.shape != x.shape:
+def _merged(prepared: Prepared, hard: Bools, fresh: Floats) -> Floats:
+    """The guess, and fresh noise in the lanes that are hard.
+
+    Refuses a decision that draws where there is nothing to pay with, or listens to the secret where
+    the threshold asks nothing.
+    """
+    guess, fits, threshold = prepared.guess, prepared.fits, prepared.threshold
+    if hard.dtype != np.bool_ or hard.shape != fits.shape or np.count_nonzero(hard > fits):
         raise TypeError
+    if not prepared.all_tested:
+        infinite = ~np.isfinite(threshold)
+        if np.count_nonzero(infinite & fits & (hard != np.less(threshold, 0.0))):
+            raise TypeError
+    lanes = hard.nonzero()[0]
+    if fresh.dtype != np.float64 or fresh.shape != (len(lanes), guess.shape[1]):
+        raise TypeError
+    if len(lanes) == len(hard):
+        return fresh
+    value = guess.copy("K")
+    if len(lanes):
+        value.T[:, lanes] = fresh.T
     return value
 
 
-def _rows(table: Floats, lanes: Ints) -> Floats:
-    """These lanes, each column in one piece."""
-    return table.T.take(lanes, axis=1).T
-
-
-def _of(values: PerLane, lanes: Ints) -> PerLane:
-    return values[lanes] if isinstance(values, np.ndarray) and values.ndim else values
-
-
 def _record(
-    run: Run, release: Release, at_s: Floats, ended: Bools, asked: Bools | None, tracks: bool
+    run: Run, release: Release, at_s: Floats, ended: Bools, tested: Bools | None, history: bool
 ) -> Run:
     """The run with this release in front; lanes that released nothing only learn that they ended.
 
-    `asked` are the lanes in which the secret had a say; None means all.
+    `tested` are the lanes in which the secret had a say; None means all.
     """
-    value, released, hard, cost, _, _, threshold = release
+    value, released, hard, cost = release.value, release.released, release.hard, release.cost
     # Lanes that released nothing keep what they had.
     kept = None if ended is run.ended else (~released).nonzero()[0]
     hard_at_s, hard_threshold, tested_at_s = run.hard_at_s, run.hard_threshold, run.tested_at_s
-    if tracks:
+    if history:
         hard_at_s = np.where(hard, at_s, hard_at_s)
-        hard_threshold = np.where(hard, threshold, hard_threshold)
-        tested_at_s = at_s if asked is None else np.where(asked, at_s, tested_at_s)
+        hard_threshold = np.where(hard, release.threshold, hard_threshold)
+        tested_at_s = at_s if tested is None else np.where(tested, at_s, tested_at_s)
     return Run(
         values=_pushed(run.values, value, kept),
         times_s=_pushed(run.times_s, at_s, kept),
@@ -245,6 +268,20 @@ def _pushed(history: Any, newest: Any, kept: Ints | None) -> Any:
     if kept is not None:
         pushed.T[..., kept] = history.T[..., kept]
     return pushed
+
+
+def _costs(
+    m: PredictiveMechanism, eps_test: PerLane, eps_noise: PerLane
+) -> tuple[PerLane, PerLane]:
+    """What each outcome costs. The bound counts in whole quanta, and holds the worst case."""
+    easy, hard = m.decider.costs(eps_test, eps_noise)
+    if type(m.decider) not in _OUR_COSTS:
+        for cost in (easy, hard):
+            if not np.all(np.equal(m.bound.quantised(cost), cost)):
+                raise PartError("a decision must return costs that are sums of its epsilons")
+        if not np.all(np.greater_equal(easy, 0.0) & np.greater_equal(hard, easy)):
+            raise PartError("a decision must return costs 0 <= easy <= hard")
+    return easy, hard
 
 
 def _guess(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:

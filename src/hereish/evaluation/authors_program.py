@@ -39,6 +39,7 @@ class LastStep:
     planned: int
     first_eps_noise: float
     first_extra: float  # paid for the first test, which the run does not know of
+    needs_history = True
 
     def __call__(self, run: Run, at_s: Floats, /) -> Plan:
         plan = self.rate(run, at_s)
@@ -55,6 +56,7 @@ class SkipBeforeLast:
 
     rule: SkipBySpeed
     planned: int
+    needs_history = True
 
     def __call__(self, run: Run, at_s: Floats, plan: Plan, /) -> Bools:
         return np.asarray(self.rule(run, at_s, plan) & (run.reports != self.planned - 1))

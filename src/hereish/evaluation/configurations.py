@@ -13,6 +13,7 @@ import numpy as np
 
 from hereish.core.batch import sanitize
 from hereish.core.budget import Plan
+from hereish.core.decision import TestThenNoise
 from hereish.core.mechanism import (
     DoesNotPayOffWarning,
     PredictiveMechanism,
@@ -142,7 +143,7 @@ def _independent_90_m(setting: Setting, manager: str) -> float:
 
 
 @dataclass(frozen=True)
-class ExactTest:
+class ExactTest(TestThenNoise):
     """Whether a guess is close, without noise: what no private test can beat. Not private."""
 
     private = False
@@ -155,6 +156,9 @@ class ExactTest:
             near = space.distance(x, guess) <= threshold
         return np.asarray(near | np.equal(threshold, math.inf))
 
+    def c_test(self, delta: float) -> float:
+        return 0.0  # it has no noise
+
 
 @dataclass(frozen=True)
 class NoiseOnly:
@@ -162,6 +166,7 @@ class NoiseOnly:
 
     eps_noise: float
     threshold_m: float
+    needs_history = False
 
     def __call__(self, run: Run, at_s: Floats, /) -> Plan:
         return Plan(0.0, self.eps_noise, self.threshold_m)
@@ -171,4 +176,4 @@ def _repeated(setting: Setting, manager: str, queries: Queries, seed: int) -> Ou
     """Fresh noise only after a move beyond what it reaches, seen without noise. Not private."""
     reach_m = _independent_90_m(setting, manager)
     plan = NoiseOnly(Sphere().c_noise(0.9) / reach_m, reach_m)
-    return outcome(PredictiveMechanism(setting.privacy, plan, test=ExactTest()), queries, seed)
+    return outcome(PredictiveMechanism(setting.privacy, plan, decision=ExactTest()), queries, seed)

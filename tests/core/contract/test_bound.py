@@ -91,6 +91,8 @@ class Wild:
     total: float
     table: tuple[tuple[float, float, float], ...]
 
+    needs_history = True
+
     def __call__(self, run: Run, at_s: Floats, /) -> Plan:
         rows = np.array(self.table)[(run.reports + at_s.astype(np.int64)) % len(self.table)]
         return Plan(self.total * rows[:, 0], self.total * rows[:, 1], rows[:, 2] / self.total)

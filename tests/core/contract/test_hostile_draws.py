@@ -52,6 +52,8 @@ class Manager:
     def __init__(self, eps: float) -> None:
         self.eps = eps
 
+    needs_history = True
+
     def __call__(self, run: Run, at_s: Floats, /) -> Plan:
         return Plan(0.0, self.eps, -math.inf)
 
@@ -61,6 +63,8 @@ class Reserved:
     """A dataclass that does not show its setting."""
 
     eps: float = field(repr=False)
+
+    needs_history = True
 
     def __call__(self, run: Run, at_s: Floats, /) -> Plan:
         return Plan(0.0, self.eps, -math.inf)
@@ -92,6 +96,8 @@ def local_class(given: float) -> Any:
     class Local:
         eps = given
 
+        needs_history = True
+
         def __call__(self, run: Run, at_s: Floats, /) -> Plan:
             return Plan(0.0, self.eps, -math.inf)
 
@@ -107,6 +113,8 @@ class Shared:
     """Its setting is said of the class."""
 
     eps = 0.0
+
+    needs_history = True
 
     def __call__(self, run: Run, at_s: Floats, /) -> Plan:
         return Plan(0.0, self.eps, -math.inf)
@@ -186,6 +194,8 @@ class Opaque:
     def __init__(self) -> None:
         self.generator = np.random.default_rng(1)
 
+    needs_history = True
+
     def __call__(self, run: Run, at_s: Floats, /) -> Plan:
         return Plan(0.0, 0.001, -math.inf)
 
@@ -219,8 +229,17 @@ def test_whatever_a_step_decides_differently_is_drawn_differently(data: st.DataO
     for at_s, x, guess, eps_test, eps_noise, threshold, reports in rows:
         run = m.run(1)._replace(reports=np.array([reports]))
         prepared = hereish.core.step.Prepared(
-            *(run, np.array([at_s]), np.array([[guess]]), eps_test, np.array([eps_noise])),
-            *(threshold, np.array([True]), np.array([True]), True),
+            run=run,
+            at_s=np.array([at_s]),
+            guess=np.array([[guess]]),
+            eps_test=eps_test,
+            eps_noise=np.array([eps_noise]),
+            threshold=threshold,
+            cost_easy=0.0,
+            cost_hard=0.0,
+            known=np.array([True]),
+            fits=np.array([True]),
+            all_tested=True,
         )
         begun = draws.begin(m, ["ann"])
         seen.append(draws.for_reports(m, begun, prepared, np.array([[x]])).tolist())

@@ -184,12 +184,12 @@ class Meddling(LaplaceTest):
 
 def test_a_test_cannot_put_the_secret_into_the_run() -> None:
     m = PredictiveMechanism(
-        PRIVACY, lambda run, at_s: Plan(0.001, 0.001, 1e9), Line(), test=LaplaceTest()
+        PRIVACY, lambda run, at_s: Plan(0.001, 0.001, 1e9), Line(), decision=LaplaceTest()
     )
     session = m.session(seed=1)
     session.report(12345.0, START)
     before = session.run.values.copy()
-    object.__setattr__(m, "test", Meddling())
+    object.__setattr__(m, "decider", Meddling())
     with pytest.raises(PartError):
         session.report(12345.0, START)
     assert np.array_equal(before, session.run.values)
@@ -216,7 +216,8 @@ def test_no_attribute_switches_the_check_of_plans_off(
         return Plan(bad, 0.001, 1.0) if test else Plan(0.0, bad, 1.0)
 
     vars(budget).update(attributes)
-    session = PredictiveMechanism(PRIVACY, budget, Line()).session(seed=1)
+    manager = hereish.budget_manager(budget)
+    session = PredictiveMechanism(PRIVACY, manager, Line()).session(seed=1)
     session.report(0.0, START)
     session.report(0.0, START)
     before = session.spent
@@ -233,7 +234,7 @@ def test_no_attribute_hides_history_or_skips_the_rounding_of_guesses() -> None:
         return Plan(0.0, 0.001, -math.inf)
 
     vars(budget).update(sound=True)
-    session = PredictiveMechanism(PRIVACY, budget, Line()).session(seed=1)
+    session = PredictiveMechanism(PRIVACY, hereish.budget_manager(budget), Line()).session(seed=1)
     seen.clear()
     for minute in range(3):
         session.report(0.0, START + timedelta(minutes=minute))
@@ -243,7 +244,8 @@ def test_no_attribute_hides_history_or_skips_the_rounding_of_guesses() -> None:
         return np.asarray(run.value + 0.4)
 
     vars(between).update(on_grid=True)
-    m = PredictiveMechanism(PRIVACY, lambda run, at_s: Plan(0.001, 0.001, 1e9), Plane(), between)
+    guesses = hereish.prediction(between)
+    m = PredictiveMechanism(PRIVACY, lambda run, at_s: Plan(0.001, 0.001, 1e9), Plane(), guesses)
     out = sanitize(m, np.zeros((4, 2)), np.arange(4.0), [0, 4], seed=1)
     assert np.array_equal(out.value, np.rint(out.value))
 
@@ -276,7 +278,7 @@ def test_a_test_that_answers_where_nothing_is_asked_is_not_listened_to() -> None
         PRIVACY,
         lambda run, at_s: Plan(0.0, 0.001, np.where(run.reports % 2, np.inf, -np.inf)),
         Line(),
-        test=contrary,
+        decision=contrary,
     )
     out = sanitize(m, np.zeros(4), np.arange(4.0), [0, 4], seed=1)
     assert out.kind.tolist() == ["hard", "untested", "hard", "untested"]

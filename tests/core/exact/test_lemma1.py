@@ -67,6 +67,8 @@ class Places:
     eps_error: float = 1.0  # a seeded bug if it is not 1
     uniforms = 1
     unit = "m"
+    smallest_eps = 0.0
+    private = True
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -349,13 +351,17 @@ def near(run: Run, at_s: Floats, /) -> Plan:
 
 
 def test_a_test_paid_at_half_its_cost_is_caught() -> None:
-    assert excess_of(PredictiveMechanism(AMPLE, UTILITY, FEW, test=HalfPaidTest()), MINUTES) > 0.1
+    assert (
+        excess_of(PredictiveMechanism(AMPLE, UTILITY, FEW, decision=HalfPaidTest()), MINUTES) > 0.1
+    )
 
 
 def test_a_threshold_scaled_wrongly_is_caught() -> None:
     places = Places(3, spacing=0.25)
     assert excess_of(PredictiveMechanism(AMPLE, near, places), MINUTES) <= TOLERANCE
-    assert excess_of(PredictiveMechanism(AMPLE, near, places, test=RelativeTest()), MINUTES) > 0.05
+    assert (
+        excess_of(PredictiveMechanism(AMPLE, near, places, decision=RelativeTest()), MINUTES) > 0.05
+    )
 
 
 def test_a_prediction_that_peeks_at_the_secret_is_caught() -> None:

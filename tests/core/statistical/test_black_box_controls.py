@@ -17,7 +17,7 @@ import pytest
 
 import hereish
 from hereish import LaplaceTest, Line, Plane, Privacy, SeededDraws, Sphere
-from hereish.core.decision import ClosenessTest
+from hereish.core.decision import TestThenNoise
 from hereish.core.randomness import Draws
 from hereish.core.spaces import Space
 from hereish.core.types import Floats
@@ -127,18 +127,18 @@ def test_tests_that_are_not_paid_for_are_caught(name: str) -> None:
     factor, caught = TESTS[name]
     pair = _pair([(1111, 0)] * 3, [(1611, 0)] * 3)
     m = hereish.fixed_utility(
-        PRIVACY, 1000, space=Plane(), prediction=KNOWN, test=UnderpaidTest(factor)
+        PRIVACY, 1000, space=Plane(), prediction=KNOWN, decision=UnderpaidTest(factor)
     )
     assert _audited(m, pair).refuted == caught
 
 
 @pytest.mark.parametrize(("test", "caught"), [(UnderpaidTest(2.0), True), (LaplaceTest(), False)])
 def test_half_paid_tests_are_caught_with_the_usual_prediction(
-    test: ClosenessTest, caught: bool
+    test: TestThenNoise, caught: bool
 ) -> None:
     """Somebody leaves a place; tests ask whether they are back at what was released there."""
     pair = _pair([(0, 0), *[(1500, 0)] * 3], [(0, 0), *[(1900, 0)] * 3])
-    m = hereish.fixed_utility(PRIVACY, 1000, space=Plane(), test=test)
+    m = hereish.fixed_utility(PRIVACY, 1000, space=Plane(), decision=test)
     assert _audited(m, pair).refuted == caught
 
 

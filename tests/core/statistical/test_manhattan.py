@@ -49,6 +49,8 @@ class Manhattan:
     uniforms = 4
     claim_factor = 1.0
     unit = "m"
+    smallest_eps = 0.0
+    private = True
     coordinates = (Coordinate("east", -1e6, 1e6), Coordinate("north", -1e6, 1e6))
 
     def distance(self, a: Floats, b: Floats) -> Floats:
