@@ -78,8 +78,7 @@ def check_declared(part: object, role: str, *names: str) -> None:
             ) from None
         if not is_right(value):
             raise PartError(
-                f"the {role} {type(part).__name__} must declare {name} ({meaning}), "
-                f"found {value!r}"
+                f"the {role} {type(part).__name__} must declare {name} ({meaning}), found {value!r}"
             )
 
 

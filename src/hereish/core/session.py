@@ -68,6 +68,7 @@ class Session:
         if isinstance(draws, KeyedDraws) and user is not None:
             self._begun = draws.begin(mechanism, [user])
         self._run = mechanism.run(1)
+        self._covered = NO_WINDOW, mechanism.window.covers()
         self._lock = threading.RLock()
         self._busy = False
 
@@ -124,8 +125,7 @@ class Session:
                 self._run = after
             finally:
                 self._busy = False
-        window = int(after.window[0])
-        covers = m.window.covers(None if window == NO_WINDOW else window)
+        covers = self._covers(int(after.window[0]))
         if not release.released[0]:
             requested = _alone(prepared.cost_hard)
             raise BudgetExhaustedError(requested, m.bound.total - float(after.spent[0]), covers)
@@ -140,6 +140,14 @@ class Session:
             eps_noise=_alone(release.eps_noise),
             threshold=_alone(release.threshold),
         )
+
+    def _covers(self, window: int) -> str:
+        """What the budget of this window covers; most reports are of the window of the last one."""
+        known, covers = self._covered
+        if window != known:
+            covers = self.mechanism.window.covers(None if window == NO_WINDOW else window)
+            self._covered = window, covers
+        return covers
 
     def _uniforms(self, prepared: Prepared, point: Floats) -> Floats:
         m = self.mechanism

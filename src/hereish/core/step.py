@@ -62,8 +62,9 @@ class Prepared(NamedTuple):
 
 # They are known not to write to what they are given, so that they need no copies.
 _OURS = {Parrot, Lifted, FixedUtility, FixedRate, AlwaysNoise, SkipBySpeed, NoReset, Every, Day}
-# They are known to return whole quanta for whole quanta, and no less for hard than for easy.
-_OUR_COSTS = {LaplaceTest, FunctionTest}
+# They are known to return whole quanta for whole quanta, no less for hard than for easy, and to
+# draw no noise where it cannot be paid or nothing is asked.
+_OUR_DECISIONS = {LaplaceTest, FunctionTest}
 
 
 def _asked(name: str, part: Any, ask: Any, *public: Any) -> Any:
@@ -136,19 +137,8 @@ def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
         check_grid(m, eps_noise)  # [S9]
     cost_easy, cost_hard = _costs(m, eps_test, eps_noise)
     fits = m.bound.fits(run.spent, cost_hard) & ~run.ended  # [S4]
-    return Prepared(
-        run=run,
-        at_s=at_s,
-        guess=guess,
-        eps_test=eps_test,
-        eps_noise=eps_noise,
-        threshold=threshold,
-        cost_easy=cost_easy,
-        cost_hard=cost_hard,
-        known=known,
-        fits=fits,
-        all_tested=all_tested,
-    )
+    decided = (guess, eps_test, eps_noise, threshold, cost_easy, cost_hard)
+    return Prepared(run, at_s, *decided, known, fits, all_tested)
 
 
 def step(
@@ -177,7 +167,9 @@ def decide(m: PredictiveMechanism, prepared: Prepared, x: Floats, u: Floats) -> 
                 x, guess, eps_test * scale, eps_noise * scale, threshold, prepared.all_tested, fits
             )  # [S5]
             hard, fresh = m.decider.decide(m.space, asked, u)  # [S6]
-            value = _merged(prepared, hard, fresh)  # [S7]
+            if type(m.decider) not in _OUR_DECISIONS:
+                _check_outcome(prepared, hard)  # [S7]
+            value = _merged(guess, hard, fresh)
     except Exception as broken:  # noqa: BLE001  # whatever it was, nothing may be released
         failure = type(broken).__name__
     if failure:
@@ -202,19 +194,19 @@ def decide(m: PredictiveMechanism, prepared: Prepared, x: Floats, u: Floats) -> 
     return release, _record(run, release, at_s, ended, tested, m.needs_history).frozen()
 
 
-def _merged(prepared: Prepared, hard: Bools, fresh: Floats) -> Floats:
-    """The guess, and fresh noise in the lanes that are hard.
-
-    Refuses a decision that draws where there is nothing to pay with, or listens to the secret where
-    the threshold asks nothing.
-    """
-    guess, fits, threshold = prepared.guess, prepared.fits, prepared.threshold
-    if hard.dtype != np.bool_ or hard.shape != fits.shape or np.count_nonzero(hard > fits):
+def _check_outcome(prepared: Prepared, hard: Bools) -> None:
+    """Refuse noise that cannot be paid, and an answer where the threshold asks nothing."""
+    fits, threshold = prepared.fits, prepared.threshold
+    if hard.dtype != np.bool_ or hard.shape != fits.shape or np.count_nonzero(hard & ~fits):
         raise TypeError
     if not prepared.all_tested:
-        infinite = ~np.isfinite(threshold)
-        if np.count_nonzero(infinite & fits & (hard != np.less(threshold, 0.0))):
+        unasked = fits & ~np.isfinite(threshold)
+        if np.count_nonzero(unasked & (hard != np.less(threshold, 0.0))):
             raise TypeError
+
+
+def _merged(guess: Floats, hard: Bools, fresh: Floats) -> Floats:
+    """The guess, and fresh noise in the lanes that are hard."""
     lanes = hard.nonzero()[0]
     if fresh.dtype != np.float64 or fresh.shape != (len(lanes), guess.shape[1]):
         raise TypeError
@@ -275,7 +267,7 @@ def _costs(
 ) -> tuple[PerLane, PerLane]:
     """What each outcome costs. The bound counts in whole quanta, and holds the worst case."""
     easy, hard = m.decider.costs(eps_test, eps_noise)
-    if type(m.decider) not in _OUR_COSTS:
+    if type(m.decider) not in _OUR_DECISIONS:
         for cost in (easy, hard):
             if not np.all(np.equal(m.bound.quantised(cost), cost)):
                 raise PartError("a decision must return costs that are sums of its epsilons")
