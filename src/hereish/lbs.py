@@ -38,7 +38,7 @@ import numpy as np
 
 from hereish.core.decision import ClosenessTest, LaplaceTest
 from hereish.core.privacy import positive
-from hereish.core.spaces import Sphere, fault
+from hereish.core.spaces import Sphere, find_point_outside
 from hereish.core.types import Floats
 from hereish.errors import ParameterError, PointError
 
@@ -130,7 +130,7 @@ def query(
     if value is None:
         value = getattr(report, "lat", None), getattr(report, "lon", None)
     place = _row(value)
-    if place is None or fault(_sphere(space), place) is not None:
+    if place is None or find_point_outside(_sphere(space), place) is not None:
         raise ParameterError(
             "the released value must be a latitude and a longitude in degrees, found something "
             "else; queries are for reports of a Sphere"
@@ -156,7 +156,11 @@ def nearby(
     radius_m = _radius(r_m)
     here = _row(true_place)
     sphere = Sphere()
-    wrong = "it must be two numbers" if here is None else (fault(sphere, here) or (0, None))[1]
+    wrong = (
+        "it must be two numbers"
+        if here is None
+        else (find_point_outside(sphere, here) or (0, None))[1]
+    )
     if here is None or wrong is not None:
         raise PointError(f"bad true place: {wrong}")
     if isinstance(answer, (Mapping, str, bytes)):
@@ -169,7 +173,7 @@ def nearby(
     places = np.array(rows, dtype=np.float64).reshape(-1, 2)
     beyond = (np.abs(places[:, 1]) > 180.0) & (np.abs(places[:, 1]) <= 540.0)  # across 180 degrees
     places[beyond, 1] = (places[beyond, 1] + 180.0) % 360.0 - 180.0
-    bad = fault(sphere, places)
+    bad = find_point_outside(sphere, places)
     if bad is not None:
         raise ParameterError(f"place {bad[0]} of the answer (counted from 0): {bad[1]}")
     distance_m = sphere.distance(places, np.broadcast_to(here, places.shape))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyproj import Geod
 
 from hereish import Line, ParameterError, Plane, SeededDraws, Sphere
-from hereish.core.spaces import Space, columns, fault
+from hereish.core.spaces import Space, columns, find_point_outside
 from hereish.core.types import Floats
 
 SPHERE = Sphere()
@@ -264,14 +264,14 @@ def test_points_outside_are_named_by_lane_and_reason_and_never_by_value(space: S
         ):
             points = np.zeros((4, dim))
             points[2, i] = wrong
-            found = fault(space, points)
+            found = find_point_outside(space, points)
             assert found is not None
             assert found[0] == 2
             assert found[1].startswith(reason)
             assert str(wrong) not in found[1]
         edges = np.zeros((2, dim))
         edges[:, i] = low, high
-        assert fault(space, edges) is None
+        assert find_point_outside(space, edges) is None
 
 
 @pytest.mark.parametrize("decimals", [-1, 7, 2.0, "5"])

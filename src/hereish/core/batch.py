@@ -156,7 +156,7 @@ def _block(
         lanes_left = np.searchsorted(-lengths, -np.arange(done, done + steps))
         for i, n in enumerate(lanes_left.tolist()):
             if n < len(run.spent):
-                _leave(out, traces[n : len(run.spent)], run.take(slice(n, None)))
+                _store_runs(out, traces[n : len(run.spent)], run.take(slice(n, None)))
                 run = run.take(slice(n))
             now, here = at_s[i, :n], secrets[i, :, :n].T
             prepared = prepare(m, run, now)
@@ -179,15 +179,15 @@ def _block(
         going_on = lengths[:n] > done
         if final and 2 * np.count_nonzero(run.ended) > n:
             over = np.flatnonzero(going_on & run.ended)
-            _refuse(columns, starts[over] + done, lengths[over] - done)
+            _write_refusals(columns, starts[over] + done, lengths[over] - done)
             going_on[over] = False
         if np.count_nonzero(going_on) < len(traces):
             gone, keep = np.flatnonzero(~going_on), np.flatnonzero(going_on)
-            _leave(out, traces[gone], run.take(gone))
+            _store_runs(out, traces[gone], run.take(gone))
             traces, starts, lengths, run = traces[keep], starts[keep], lengths[keep], run.take(keep)
 
 
-def _leave(out: Sanitized, traces: Ints, run: Run) -> None:
+def _store_runs(out: Sanitized, traces: Ints, run: Run) -> None:
     """Remember where traces stand that have no more points."""
     for kept, left in zip(out.run or (), run, strict=False):
         kept[traces] = left
@@ -204,7 +204,7 @@ _WRITTEN = {
 }
 
 
-def _refuse(columns: dict[str, NDArray[Any]], starts: Ints, counts: Ints) -> None:
+def _write_refusals(columns: dict[str, NDArray[Any]], starts: Ints, counts: Ints) -> None:
     """Write that nothing was released in `counts` rows from each of `starts`."""
     before = np.cumsum(counts) - counts
     rows = np.arange(counts.sum()) + np.repeat(starts - before, counts)

@@ -77,7 +77,7 @@ def _solve_angle(k: Floats, kg: Floats, g: Floats) -> Floats:
     is an error, never a place.
     """
     whole = 1.0 + np.exp(-np.pi * k)
-    below, beyond = whole * _gamma2_share(kg), (1.0 + kg) * whole
+    below, beyond = whole * _gamma2_cdf(kg), (1.0 + kg) * whole
     near = kg < _NEAR
     far = beyond * np.exp(-kg) < k * np.exp(-0.5 * np.pi * k) + np.exp(-np.pi * k)
     middle = ~near & ~far
@@ -91,8 +91,8 @@ def _solve_angle(k: Floats, kg: Floats, g: Floats) -> Floats:
         sine = np.sin(v)
         # The difference of the two shares, times exp(k v) or exp(-k v); positive: v is too small.
         excess = np.empty_like(v)
-        excess[near] = (below * np.exp(k * v) - _sphere_share(k, v))[near]
-        excess[far] = (at_pole * np.exp(-k * v) - _sphere_share(-k, v))[far]
+        excess[near] = (below * np.exp(k * v) - _sphere_mass_below(k, v))[near]
+        excess[far] = (at_pole * np.exp(-k * v) - _sphere_mass_below(-k, v))[far]
         excess[middle] = (
             np.cos(v) + k * sine + np.exp(-k * (np.pi - v)) - beyond * np.exp(k * v - kg)
         )[middle]  # [N6]
@@ -110,13 +110,13 @@ def _solve_angle(k: Floats, kg: Floats, g: Floats) -> Floats:
     raise ArithmeticError("the angle of the noise was not found")
 
 
-def _gamma2_share(y: Floats) -> Floats:
-    """1 - (1 + y) exp(-y), the share of Gamma(2) below y, to full precision."""
+def _gamma2_cdf(y: Floats) -> Floats:
+    """1 - (1 + y) exp(-y), the mass of Gamma(2) below y, to full precision."""
     series = y * y * _polynomial(-y, _GAMMA2_SERIES)
     return np.where(y < _SERIES_BELOW, series, -np.expm1(-y) - y * np.exp(-y))  # [N11]
 
 
-def _sphere_share(k: Floats, t: Floats) -> Floats:
+def _sphere_mass_below(k: Floats, t: Floats) -> Floats:
     """exp(k t) - cos(t) - k sin(t): exp(k t) times the sphere's mass below t, to full precision."""
     y, sine = k * t, np.sin(0.5 * t)
     early = np.where(

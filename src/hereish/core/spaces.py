@@ -89,7 +89,7 @@ class Space(Protocol):
         ...
 
 
-def fault(space: Space, points: Floats) -> tuple[int, str] | None:
+def find_point_outside(space: Space, points: Floats) -> tuple[int, str] | None:
     """The first lane whose point is not in the space, and why, without the point."""
     for i, (name, low, high) in enumerate(space.coordinates):
         column = points[:, i]
@@ -111,10 +111,10 @@ def gamma2_quantile(delta: float) -> float:
     """Solves `1 - (1 + c) exp(-c) = delta`: the planar (and Manhattan) `c_noise`."""
     from scipy.special import gammaincinv  # here because scipy is slow to import
 
-    return float(gammaincinv(2.0, share("delta", delta)))
+    return float(gammaincinv(2.0, probability("delta", delta)))
 
 
-def share(name: str, value: float) -> float:
+def probability(name: str, value: float) -> float:
     """`value` if it lies strictly between 0 and 1."""
     if not 0.0 < value < 1.0:
         raise ParameterError(f"{name} must lie strictly between 0 and 1, found {value!r}")
@@ -186,7 +186,7 @@ class Line:
         return _round_to(self.grid, points)
 
     def c_noise(self, delta: float) -> float:
-        return -math.log1p(-share("delta", delta))
+        return -math.log1p(-probability("delta", delta))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from hereish.core.decision import FunctionTest, LaplaceTest, Question
 from hereish.core.prediction import Lifted, Parrot
 from hereish.core.run import Run
 from hereish.core.skip import SkipBySpeed
-from hereish.core.spaces import fault
+from hereish.core.spaces import find_point_outside
 from hereish.core.types import Bools, Floats, Ints, PerLane, all_finite
 from hereish.core.windows import Day, Every, NoReset
 from hereish.errors import HereishError, PartError
@@ -67,12 +67,12 @@ _OURS = {Parrot, Lifted, FixedUtility, FixedRate, AlwaysNoise, SkipBySpeed, NoRe
 _OUR_DECISIONS = {LaplaceTest, FunctionTest}
 
 
-def _asked(name: str, part: Any, ask: Any, *public: Any) -> Any:
+def _call_part(name: str, part: Any, ask: Any, *public: Any) -> Any:
     """What a part says. One of a user's own gets read-only copies that nobody else holds."""
     if type(part) in _OURS:
         return ask(*public)
     try:
-        return ask(*map(_copied, public))
+        return ask(*map(_read_only_copy, public))
     except HereishError:
         raise
     except Exception as broken:
@@ -81,19 +81,19 @@ def _asked(name: str, part: Any, ask: Any, *public: Any) -> Any:
         ) from broken
 
 
-def _copied(public: Any) -> Any:
+def _read_only_copy(public: Any) -> Any:
     if isinstance(public, np.ndarray):
         copied = public.copy("K")
         copied.setflags(write=False)
         return copied
     if isinstance(public, tuple):
-        return type(public)(*map(_copied, public))
+        return type(public)(*map(_read_only_copy, public))
     return public
 
 
 def in_window(m: PredictiveMechanism, run: Run, at_s: Floats) -> Run:
     """The run as it stands at this time: with a fresh budget where a new window has begun."""
-    window = _asked("window", m.window, m.window.index, at_s)
+    window = _call_part("window", m.window, m.window.index, at_s)
     if window is None:
         return run
     window = np.asarray(window)
@@ -114,13 +114,13 @@ def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
     at_s = at_s.view()  # the run will have it, and make it read-only
     run = in_window(m, run, at_s)
     guess = _guess(m, run, at_s)  # [S1]
-    plan = _asked("budget manager", m.budget, m.budget, run, at_s)  # [S2]
+    plan = _call_part("budget manager", m.budget, m.budget, run, at_s)  # [S2]
     if not isinstance(plan, Plan):
         raise PartError(f"the budget manager must return a Plan, found {type(plan).__name__}")
     eps_test, eps_noise, threshold = _checked_plan(plan, len(at_s), type(m.budget) in _OURS)
     if m.skip is not None:
         planned = Plan(eps_test, eps_noise, threshold, plan.skip_limit)
-        skips = _skips(_asked("skip rule", m.skip, m.skip, run, at_s, planned), at_s)
+        skips = _checked_skips(_call_part("skip rule", m.skip, m.skip, run, at_s, planned), at_s)
         threshold = np.where(skips, np.inf, threshold)
     known = guess[:, 0] == guess[:, 0]
     if np.count_nonzero(known) < len(known):
@@ -234,9 +234,9 @@ def _record(
         hard_threshold = np.where(hard, release.threshold, hard_threshold)
         tested_at_s = at_s if tested is None else np.where(tested, at_s, tested_at_s)
     return Run(
-        values=_pushed(run.values, value, kept),
-        times_s=_pushed(run.times_s, at_s, kept),
-        hards=_pushed(run.hards, hard, kept),
+        values=_with_newest(run.values, value, kept),
+        times_s=_with_newest(run.times_s, at_s, kept),
+        hards=_with_newest(run.hards, hard, kept),
         reports=run.reports + (1 if ended is run.ended else released),
         easy=run.easy + (released > hard),
         spent=run.spent + cost,
@@ -249,7 +249,7 @@ def _record(
     )
 
 
-def _pushed(history: Any, newest: Any, kept: Ints | None) -> Any:
+def _with_newest(history: Any, newest: Any, kept: Ints | None) -> Any:
     """`newest` in front of the history and the oldest dropped, but not in the lanes `kept`."""
     if history.shape[1] == 1:
         if kept is None:
@@ -279,7 +279,7 @@ def _costs(
 def _guess(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
     if type(m.prediction) is Parrot:
         return run.value  # released before, so on the grid, and nobody else's
-    answer = _asked("prediction", m.prediction, m.prediction, run, at_s)
+    answer = _call_part("prediction", m.prediction, m.prediction, run, at_s)
     try:
         guess = np.asarray(answer, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -291,7 +291,7 @@ def _guess(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
         )
     # Half a guess is none; a guess off the map would be a bug of the prediction, and is public.
     guess = np.where(np.isnan(guess).any(axis=1, keepdims=True), np.nan, guess)
-    wrong = fault(m.space, guess[guess[:, 0] == guess[:, 0]])
+    wrong = find_point_outside(m.space, guess[guess[:, 0] == guess[:, 0]])
     if wrong is not None:
         raise PartError(f"the prediction returned a point that is not in the space: {wrong[1]}")
     guess = m.space.snap(guess)
@@ -309,7 +309,7 @@ def _checked_plan(plan: Plan, lanes: int, ours: bool) -> tuple[PerLane, PerLane,
         if eps_test >= 0.0 < eps_noise and threshold == threshold:
             return eps_test, eps_noise, threshold  # numbers cannot be changed
     elif not ours:  # ours are made for this step
-        eps_test, eps_noise, threshold = (_owned(number, lanes) for number in plan[:3])
+        eps_test, eps_noise, threshold = (_own_array(number, lanes) for number in plan[:3])
     paid = np.greater_equal(eps_test, 0.0) & np.greater(eps_noise, 0.0)
     wrong = np.not_equal(threshold, threshold)
     if np.count_nonzero(paid) < np.size(paid):
@@ -323,7 +323,7 @@ def _checked_plan(plan: Plan, lanes: int, ours: bool) -> tuple[PerLane, PerLane,
     return eps_test, eps_noise, threshold
 
 
-def _owned(number: PerLane, lanes: int) -> PerLane:
+def _own_array(number: PerLane, lanes: int) -> PerLane:
     if type(number) is float:
         return number
     try:
@@ -369,7 +369,7 @@ def _check_uniforms(m: PredictiveMechanism, u: Floats, lanes: int) -> None:
         raise PartError("uniforms must lie strictly between 0 and 1; nothing was released")
 
 
-def _skips(answer: Bools, at_s: Floats) -> Bools:
+def _checked_skips(answer: Bools, at_s: Floats) -> Bools:
     skips = np.asarray(answer)
     if skips.dtype != np.bool_ or skips.shape != at_s.shape:
         raise PartError(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hereish.core.run import NO_WINDOW, Run
-from hereish.core.spaces import fault
+from hereish.core.spaces import find_point_outside
 from hereish.core.types import Bools, Floats, Ints
 from hereish.errors import ParameterError, PointError
 
@@ -31,7 +31,7 @@ def checked_point(m: PredictiveMechanism, x: Any) -> Floats:
     try:
         masked = np.ma.is_masked(x)
         point = np.array(x, dtype=np.float64).reshape(1, -1)
-    except Exception:  # noqa: BLE001  # whatever it was, its words may hold the point
+    except Exception:  # noqa: BLE001  # whatever it was, its text may hold the point
         point = None
     if point is None:  # not raised above, where the error would carry one that holds the point
         raise PointError(f"a point must be {m.dim} number(s); nothing was spent")
@@ -43,8 +43,8 @@ def checked_point(m: PredictiveMechanism, x: Any) -> Floats:
         )
     for (_, low, high), value in zip(m.space.coordinates, point[0].tolist(), strict=True):
         if not low <= value <= high:
-            _, words = fault(m.space, point) or (0, "it is not in the space")
-            raise PointError(f"bad point: {words}; nothing was spent")
+            _, reason = find_point_outside(m.space, point) or (0, "it is not in the space")
+            raise PointError(f"bad point: {reason}; nothing was spent")
     return point
 
 
@@ -79,7 +79,7 @@ def checked_traces(
                 masked = int(np.flatnonzero(hidden.reshape(len(hidden), -1).any(axis=1))[0])
         x = np.ascontiguousarray(points, dtype=np.float64)
         times = np.ascontiguousarray(at_s, dtype=np.float64)
-    except Exception:  # noqa: BLE001  # whatever it was, its words may hold a point
+    except Exception:  # noqa: BLE001  # whatever it was, its text may hold a point
         x = None
     if x is None:  # not raised above, where the error would carry one that holds a point
         raise PointError("points and at_s must be arrays of numbers")
@@ -103,13 +103,13 @@ def checked_traces(
     wrong = _time_fault(times, ends)
     for first in range(0, len(x), _CACHED):  # in pieces that stay in cache
         if wrong is None:
-            found = fault(m.space, np.asfortranarray(x[first : first + _CACHED]))
+            found = find_point_outside(m.space, np.asfortranarray(x[first : first + _CACHED]))
             wrong = found and (first + found[0], found[1])
     if wrong is not None:
-        row, words = wrong
+        row, reason = wrong
         trace = int(np.searchsorted(ends, row, side="right")) - 1
         raise PointError(
-            f"row {row} (point {row - ends[trace]} of trace {trace}): {words}; nothing was released"
+            f"row {row} (point {row - ends[trace]} of trace {trace}): {reason}; nothing was released"
         )
     return x, times, ends
 
@@ -147,15 +147,15 @@ def _time_fault(times: Floats, ends: Ints) -> tuple[int, str] | None:
 
 def run_fault(m: PredictiveMechanism, run: Run) -> str | None:
     """What is wrong with a run, if anything. All of it is public, so it may be told."""
-    wrong = _form(m, run)
+    wrong = _shape_fault(m, run)
     if wrong is not None:
         return wrong
-    if _some(run.mechanism != m.number):
+    if _any(run.mechanism != m.number):
         return "it was made by another mechanism, or by one with other settings"
-    return _history(m, run) or _budget(m, run) or _windows(m, run)
+    return _history_fault(m, run) or _budget_fault(m, run) or _window_fault(m, run)
 
 
-def _form(m: PredictiveMechanism, run: Run) -> str | None:
+def _shape_fault(m: PredictiveMechanism, run: Run) -> str | None:
     if not isinstance(run, Run) or type(run.spent) is not np.ndarray:
         return "it must be a hereish.Run of arrays"
     lanes = run.spent.shape[:1]
@@ -177,54 +177,56 @@ _KINDS: dict[str, np.dtype[Any]] = {
 }
 
 
-def _history(m: PredictiveMechanism, run: Run) -> str | None:
+def _history_fault(m: PredictiveMechanism, run: Run) -> str | None:
     times, missing = run.times_s, run.times_s != run.times_s
-    if _some((run.values != run.values) != missing[..., None]) or _some(np.abs(times) > LATEST_S):
+    if _any((run.values != run.values) != missing[..., None]) or _any(np.abs(times) > LATEST_S):
         return "every release must have a place and a time"
-    if _some(missing & run.hards):
+    if _any(missing & run.hards):
         return "what is not there cannot be hard"
     # Whatever is missing is older than all that is there.
-    if m.memory > 1 and _some(~((times[:, 1:] <= times[:, :-1]) | missing[:, 1:])):
+    if m.memory > 1 and _any(~((times[:, 1:] <= times[:, :-1]) | missing[:, 1:])):
         return "releases must come newest first"
     released = run.values[~missing]
-    if fault(m.space, released) is not None or _some(m.space.snap(released) != released):
+    if find_point_outside(m.space, released) is not None or _any(
+        m.space.snap(released) != released
+    ):
         return "every release must be a point of the space's grid"
     # NaN is not later than anything, and nothing is later than NaN.
-    if _some(run.hard_at_s > run.at_s) or _some(run.tested_at_s > run.at_s):
+    if _any(run.hard_at_s > run.at_s) or _any(run.tested_at_s > run.at_s):
         return "nothing can be later than the last release"
-    if _some(run.hard_threshold != run.hard_threshold):
+    if _any(run.hard_threshold != run.hard_threshold):
         return "hard_threshold must be a number"
     return None
 
 
-def _budget(m: PredictiveMechanism, run: Run) -> str | None:
-    if _some((run.easy < 0) | (run.easy > run.reports)):
+def _budget_fault(m: PredictiveMechanism, run: Run) -> str | None:
+    if _any((run.easy < 0) | (run.easy > run.reports)):
         return "easy reports must be some of all reports"
-    if _some(~((run.spent >= 0.0) & (run.spent <= m.bound.total))):
+    if _any(~((run.spent >= 0.0) & (run.spent <= m.bound.total))):
         return "it has spent less than nothing or more than the budget"
-    if _some(np.not_equal(m.bound.quantised(run.spent), run.spent)):
+    if _any(np.not_equal(m.bound.quantised(run.spent), run.spent)):
         return "what it has spent is no sum of costs"
     none = run.reports == 0
-    if _some(~none & (run.at_s != run.at_s)):
+    if _any(~none & (run.at_s != run.at_s)):
         return "it has made reports, and released nothing"
-    if _some(none & (run.spent > 0.0)):
+    if _any(none & (run.spent > 0.0)):
         return "it has spent, and made no report"
     return None
 
 
-def _windows(m: PredictiveMechanism, run: Run) -> str | None:
+def _window_fault(m: PredictiveMechanism, run: Run) -> str | None:
     used: Bools = (run.reports > 0) | run.ended
     some = used & (run.at_s == run.at_s)
     window = m.window.index(run.at_s[some])
     numbered = run.window != NO_WINDOW
     if window is None:
-        return "it has windows, and the mechanism has none" if _some(numbered) else None
-    if _some(used & ~numbered):
+        return "it has windows, and the mechanism has none" if _any(numbered) else None
+    if _any(used & ~numbered):
         return "it has no windows, and the mechanism has"
-    if _some(window > run.window[some]):
+    if _any(window > run.window[some]):
         return "its last release lies in a later window than it says"
     return None
 
 
-def _some(mask: Bools) -> bool:
+def _any(mask: Bools) -> bool:
     return bool(np.count_nonzero(mask))  # far quicker than any() for a live session's one lane

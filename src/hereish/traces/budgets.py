@@ -14,7 +14,7 @@ from hereish.core.batch import Sanitized, sanitize
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import SECURE, Draws, KeyedDraws, SeededDraws
 from hereish.core.run import Run
-from hereish.core.spaces import fault
+from hereish.core.spaces import find_point_outside
 from hereish.core.types import Floats, Ints
 from hereish.core.windows import NoReset
 from hereish.errors import ParameterError, PartError, PointError
@@ -283,7 +283,7 @@ def _check(
         )
     if len(user) and not (user.min() >= 0 and user.max() < len(names)):
         raise ParameterError(f"user must hold numbers of the {len(names)} names, from 0 on")
-    wrong = fault(mechanism.space, points)
+    wrong = find_point_outside(mechanism.space, points)
     if wrong is not None:
         raise PointError(f"row {wrong[0]}: {wrong[1]}; nothing was released")
     missing = np.flatnonzero(~np.isfinite(at_s))
