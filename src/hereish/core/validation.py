@@ -109,7 +109,8 @@ def checked_traces(
         row, reason = wrong
         trace = int(np.searchsorted(ends, row, side="right")) - 1
         raise PointError(
-            f"row {row} (point {row - ends[trace]} of trace {trace}): {reason}; nothing was released"
+            f"row {row} (point {row - ends[trace]} of trace {trace}): {reason}; "
+            "nothing was released"
         )
     return x, times, ends
 
