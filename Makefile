@@ -12,8 +12,6 @@ UV := $(shell command -v uv 2>/dev/null)
 CONSTRAINTS := constraints.txt
 # Dependency groups of pyproject.toml; other stamps in $(VENV) are extras of hereish.
 GROUPS := dev lint test
-# `make check` and `make test-pythons` run these: parts of every folder, in seconds.
-QUICK := tests
 
 .PHONY: help demo demo-gateway test check quick lint format coverage test-pythons hooks lock \
 	system-packages reproduce bench bench-write clean
@@ -23,6 +21,7 @@ help:
 	@echo "make demo-gateway  start the gateway, post what a phone would post, show the answer and the budget"
 	@echo "make test          lint, type-check, run all tests and the examples of the docs"
 	@echo "make check         lint, type-check and the quick tests, in less than a minute"
+	@echo "make coverage      the quick tests, and the lines and branches of hereish that they run"
 	@echo "make test-pythons  the quick tests with every supported Python that is installed"
 	@echo "make format        format the code"
 	@echo "make hooks         have ruff and mypy run before each commit"
@@ -39,15 +38,23 @@ demo: $(VENV)/.plot
 demo-gateway: $(VENV)/.gateway
 	@BIN=$(BIN) PORT=$(or $(PORT),8035) sh examples/demo-gateway.sh
 
-test: lint
-	@echo "== tests, and the examples of README and docs"
-	@$(BIN)/pytest
+# Every test once. What they run of hereish is measured in the quick ones: it makes Python code a
+# third slower, which the slow ones, with their many cases and clocks, had better not be.
+test: lint coverage
+	@echo "== the slow tests, and the examples of README and docs"
+	@$(BIN)/pytest --slow
 
 check: lint quick
 
 quick: $(VENV)/.dev
 	@echo "== the quick tests"
-	@$(BIN)/pytest -q $(QUICK)
+	@$(BIN)/pytest -q --quick
+
+# No percentage is asked for, but no module may be left out.
+coverage: $(VENV)/.dev
+	@echo "== the quick tests, and the lines and branches that they run"
+	@$(BIN)/pytest --quick --cov --cov-report=term
+	@$(BIN)/python -m tests.support.untested_modules
 
 lint: $(VENV)/.dev
 	@echo "== ruff"

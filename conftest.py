@@ -1,4 +1,4 @@
-"""What all tests share: the pages are tests too, `--quick`, and what is printed at the end.
+"""What all tests share: the pages are tests too, `--quick` and `--slow`, and a summary.
 
 The examples of README and docs are tests: each page is run from top to bottom. At the end of a run
 the counts of the tests under faults are printed, since a number says more than a dot.
@@ -13,9 +13,39 @@ from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 
 ROOT = Path(__file__).parent
-# What `--quick` leaves out, as patterns of paths: tests that try very many cases, wait for clocks,
-# or start many programs. Whatever is not named here runs in `make check`.
-SLOW = ("docs/*.md",)
+# Tests that try very many cases, wait for clocks, or start many programs, as patterns of paths.
+# What is not named here runs in `make check`; `make test` runs all.
+SLOW = (
+    "docs/*.md",
+    "tests/test_demo.py",
+    "tests/test_forecast.py",
+    "tests/test_lbs_promise.py",
+    "tests/core/contract/test_bound.py",
+    "tests/core/contract/test_same_bits.py",
+    "tests/core/exact/test_*.py",
+    "tests/core/statistical/test_*.py",
+    "tests/docs/test_pages.py",
+    "tests/evaluation/test_authors_*.py",
+    "tests/evaluation/test_claims.py",
+    "tests/evaluation/test_tuning.py",
+    "tests/gateway/forwarding/test_[b-z]*.py",
+    "tests/gateway/http/test_endless_retries.py",
+    "tests/gateway/http/test_hostile_*.py",
+    "tests/gateway/http/test_odd_clients.py",
+    "tests/gateway/http/test_owner_page*.py",
+    "tests/gateway/http/test_proxies.py",
+    "tests/gateway/http/test_slow_uplinks.py",
+    "tests/gateway/ledger/test_eras.py",
+    "tests/gateway/ledger/test_faults_*.py",
+    "tests/gateway/ledger/test_group_commit*.py",
+    "tests/gateway/ledger/test_migrations.py",
+    "tests/gateway/ledger/test_storage.py",
+    "tests/traces/formats/test_delimited.py",
+    "tests/traces/formats/test_fuzz_*.py",
+    "tests/traces/formats/test_gpx.py",
+    "tests/traces/test_real_*.py",
+    "tests/viewer/test_show_browser.py",
+)
 
 pytest_collect_file = Sybil(
     parsers=[PythonCodeBlockParser()],
@@ -24,15 +54,18 @@ pytest_collect_file = Sybil(
 
 
 def pytest_addoption(parser: Any) -> None:
-    parser.addoption("--quick", action="store_true", help="leave out what conftest.SLOW names")
+    group = parser.getgroup("hereish").addoption
+    group("--quick", action="store_true", help="leave out the tests that conftest.SLOW names")
+    group("--slow", action="store_true", help="run only the tests that conftest.SLOW names")
 
 
 def pytest_ignore_collect(collection_path: Path, config: Any) -> bool | None:
-    """Leave a slow file out before it is imported, which takes time as well."""
-    if not config.getoption("--quick") or not collection_path.is_relative_to(ROOT):
+    """Leave a file out before it is imported, which takes time as well."""
+    if collection_path.is_dir() or not collection_path.is_relative_to(ROOT):
         return None
     path = collection_path.relative_to(ROOT)
-    return True if any(path.match(pattern) for pattern in SLOW) else None
+    slow = any(path.match(pattern) for pattern in SLOW)
+    return True if config.getoption("--quick" if slow else "--slow") else None
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
