@@ -21,7 +21,7 @@ help:
 	@echo "make demo-gateway  start the gateway, post what a phone would post, show the answer and the budget"
 	@echo "make test          lint, type-check, run all tests and the examples of the docs"
 	@echo "make check         lint, type-check and the quick tests, in less than a minute"
-	@echo "make coverage      the quick tests, and the lines and branches of hereish that they run"
+	@echo "make coverage      all but the slow tests, and the lines and branches of hereish that they run"
 	@echo "make test-pythons  the quick tests with every supported Python that is installed"
 	@echo "make format        format the code"
 	@echo "make hooks         have ruff and mypy run before each commit"
@@ -38,8 +38,8 @@ demo: $(VENV)/.plot
 demo-gateway: $(VENV)/.gateway
 	@BIN=$(BIN) PORT=$(or $(PORT),8035) sh examples/demo-gateway.sh
 
-# Every test once. What they run of hereish is measured in the quick ones: it makes Python code a
-# third slower, which the slow ones, with their many cases and clocks, had better not be.
+# Every test once. What they run of hereish is measured in all but the slow ones: measuring makes
+# Python code a third slower, and those have many cases and clocks.
 test: lint coverage
 	@echo "== the slow tests, and the examples of README and docs"
 	@$(BIN)/pytest --slow
@@ -52,8 +52,8 @@ quick: $(VENV)/.dev
 
 # No percentage is asked for, but no module may be left out.
 coverage: $(VENV)/.dev
-	@echo "== the quick tests, and the lines and branches that they run"
-	@$(BIN)/pytest --quick --cov --cov-report=term
+	@echo "== all but the slow tests, and the lines and branches that they run"
+	@$(BIN)/pytest --without-slow --cov --cov-report=term
 	@$(BIN)/python -m tests.support.untested_modules
 
 lint: $(VENV)/.dev

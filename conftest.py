@@ -1,4 +1,4 @@
-"""What all tests share: the pages are tests too, `--quick` and `--slow`, and a summary.
+"""What all tests share: the pages are tests too, which tests are quick or slow, a summary.
 
 The examples of README and docs are tests: each page is run from top to bottom. At the end of a run
 the counts of the tests under faults are printed, since a number says more than a dot.
@@ -13,8 +13,33 @@ from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 
 ROOT = Path(__file__).parent
-# Tests that try very many cases, wait for clocks, or start many programs, as patterns of paths.
-# What is not named here runs in `make check`; `make test` runs all.
+# All as patterns of paths. `make check` runs the quick ones: some of every folder, in seconds.
+QUICK = (
+    "README.md",
+    "tests/test_former_names.py",
+    "tests/test_imports.py",
+    "tests/test_lbs.py",
+    "tests/test_project.py",
+    "tests/test_public.py",
+    "tests/test_synthetic.py",
+    "tests/cli/test_forecast_text.py",
+    "tests/cli/test_plan_command.py",
+    "tests/cli/test_units.py",
+    "tests/cli/test_warnings.py",
+    "tests/client/test_client*.py",
+    "tests/core/test_*.py",
+    "tests/core/contract/test_hostile_*.py",
+    "tests/evaluation/test_break_even.py",
+    "tests/evaluation/test_metrics.py",
+    "tests/gateway/admin/test_destinations.py",
+    "tests/gateway/http/test_*_protocol.py",
+    "tests/gateway/ledger/test_policy.py",
+    "tests/traces/test_f*.py",
+    "tests/traces/test_validate.py",
+    "tests/traces/formats/test_geojson.py",
+)
+# Tests that try very many cases, wait for clocks, or start many programs: in `make test` what they
+# run is not measured.
 SLOW = (
     "docs/*.md",
     "tests/test_demo.py",
@@ -54,9 +79,10 @@ pytest_collect_file = Sybil(
 
 
 def pytest_addoption(parser: Any) -> None:
-    group = parser.getgroup("hereish").addoption
-    group("--quick", action="store_true", help="leave out the tests that conftest.SLOW names")
-    group("--slow", action="store_true", help="run only the tests that conftest.SLOW names")
+    group = parser.getgroup("hereish")
+    group.addoption("--quick", action="store_true", help="only the tests of conftest.QUICK")
+    group.addoption("--slow", action="store_true", help="only the tests of conftest.SLOW")
+    group.addoption("--without-slow", action="store_true", help="all but those of conftest.SLOW")
 
 
 def pytest_ignore_collect(collection_path: Path, config: Any) -> bool | None:
@@ -64,8 +90,14 @@ def pytest_ignore_collect(collection_path: Path, config: Any) -> bool | None:
     if collection_path.is_dir() or not collection_path.is_relative_to(ROOT):
         return None
     path = collection_path.relative_to(ROOT)
+    quick = any(path.match(pattern) for pattern in QUICK)
     slow = any(path.match(pattern) for pattern in SLOW)
-    return True if config.getoption("--quick" if slow else "--slow") else None
+    left_out = (
+        (config.getoption("--quick") and not quick)
+        or (config.getoption("--slow") and not slow)
+        or (config.getoption("--without-slow") and slow)
+    )
+    return True if left_out else None
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -142,9 +142,17 @@ def test_every_exception_in_the_settings_of_ruff_has_its_reason() -> None:
     assert [line for line in named if not re.search(r"# \S", line)] == []
 
 
-@pytest.mark.parametrize("pattern", conftest.SLOW)
-def test_the_quick_tests_leave_out_files_that_exist(pattern: str) -> None:
+@pytest.mark.parametrize("pattern", [*conftest.QUICK, *conftest.SLOW])
+def test_the_lists_of_quick_and_slow_tests_name_files_that_exist(pattern: str) -> None:
     assert list(ROOT.glob(pattern))
+
+
+def test_no_test_is_quick_and_slow() -> None:
+    quick, slow = (
+        {path for pattern in patterns for path in ROOT.glob(pattern)}
+        for patterns in (conftest.QUICK, conftest.SLOW)
+    )
+    assert not quick & slow
 
 
 def measured(**functions: int) -> dict[str, Any]:
