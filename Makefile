@@ -1,76 +1,144 @@
 # One command sets up what it needs (a virtual environment in .venv) and does its job.
 # uv is used if it is there, else venv and pip. The second time is quick.
+# No target but system-packages changes anything outside this folder.
 
 PYTHON ?= python3
-BIN := .venv/bin
+# The Pythons of `make test-pythons`: names or paths of interpreters.
+PYTHONS ?= python3.11 python3.12 python3.13
+VENV ?= .venv
+BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
+# The versions that are installed here and in CI. Users of hereish get those that they like.
+CONSTRAINTS := constraints.txt
+# Dependency groups of pyproject.toml; other stamps in $(VENV) are extras of hereish.
+GROUPS := dev lint test
 
-.PHONY: demo demo-gateway test reproduce bench bench-write lint browser clean help
+.PHONY: help demo demo-gateway test check quick lint format coverage test-pythons hooks lock \
+	system-packages reproduce bench bench-write clean
 
 help:
-	@echo "make demo    sanitise the embedded sample, print a table, draw a picture"
+	@echo "make demo          sanitise the embedded sample, print a table, draw a picture"
 	@echo "make demo-gateway  start the gateway, post what a phone would post, show the answer and the budget"
-	@echo "make test    lint, type-check, run all tests and the examples of the docs"
+	@echo "make test          lint, type-check, run all tests and the examples of the docs"
+	@echo "make check         lint, type-check and the quick tests, in less than a minute"
+	@echo "make coverage      all but the slow tests, and the lines and branches of hereish that they run"
+	@echo "make test-pythons  the quick tests with every supported Python that is installed"
+	@echo "make format        format the code"
+	@echo "make hooks         have ruff and mypy run before each commit"
+	@echo "make lock          renew $(CONSTRAINTS), the versions that these commands install"
+	@echo "make system-packages  install the browser for the tests with apt-get, as root"
 	@echo "make reproduce DATA=…  the paper's case study on a data set, or on a made-up city without one"
-	@echo "make bench   measure, and print ratios"
-	@echo "make clean   remove .venv and what the others made"
+	@echo "make bench         measure, and print ratios"
+	@echo "make clean         remove .venv and what the others made"
 
-demo: .venv/.plot
+demo: $(VENV)/.plot
 	@echo "== sanitising a synthetic day of a few people, with and without prediction"
 	@$(BIN)/python -m hereish.demo
 
-demo-gateway: .venv/.gateway
+demo-gateway: $(VENV)/.gateway
 	@BIN=$(BIN) PORT=$(or $(PORT),8035) sh examples/demo-gateway.sh
 
-test: lint browser
-	@echo "== tests, and the examples of README and docs"
-	@$(BIN)/pytest
+# Every test once. What they run of hereish is measured in all but the slow ones: measuring makes
+# Python code a third slower, and those have many cases and clocks.
+test: lint coverage
+	@echo "== the slow tests, and the examples of README and docs"
+	@$(BIN)/pytest --slow
 
-lint: .venv/.dev
+check: lint quick
+
+quick: $(VENV)/.dev
+	@echo "== the quick tests"
+	@$(BIN)/pytest -q --quick
+
+# No percentage is asked for, but no module may be left out.
+coverage: $(VENV)/.dev
+	@echo "== all but the slow tests, and the lines and branches that they run"
+	@$(BIN)/pytest --without-slow --cov --cov-report=term
+	@$(BIN)/python -m tests.support.untested_modules
+
+lint: $(VENV)/.dev
 	@echo "== ruff"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@echo "== mypy --strict"
 	@$(BIN)/mypy
 
+format: $(VENV)/.dev
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+# Each Python has a virtual environment of its own: .venv-3.12 and so on.
+test-pythons:
+	@for python in $(PYTHONS); do \
+		version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || \
+			{ echo "== $$python is not installed: skipped"; continue; }; \
+		echo "== Python $$version"; \
+		$(MAKE) --no-print-directory quick PYTHON=$$python VENV=.venv-$$version || exit 1; \
+	done
+
+hooks: $(VENV)/.dev
+	@$(BIN)/pre-commit install
+
+# For every Python and system at once; the file names versions, and no index or path.
+lock:
+ifndef UV
+	$(error make lock needs uv: pip install uv)
+endif
+	@uv pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras \
+		$(GROUPS:%=--group %) --no-annotate --custom-compile-command "make lock" \
+		--output-file $(CONSTRAINTS) pyproject.toml
+
+# The pages are tested in a real browser. Without one those tests are skipped, and say so.
+system-packages:
+	@if [ -n "$$HEREISH_CHROMIUM" ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null; \
+	then echo "== there is a browser already"; \
+	else echo "== installing chromium with apt-get"; \
+		apt-get update -qq && apt-get install -y -qq chromium >/dev/null; fi
+
 # DATA is what `hereish evaluate` reads; ARGS are more of its options, such as --quick.
-reproduce: .venv/.all
+reproduce: $(VENV)/.all
 	@$(BIN)/hereish evaluate $(DATA) -o reproduction $(ARGS)
 
-# The page of `hereish show` is tested in a real browser: Debian's, installed where that is allowed.
-browser:
-	@if [ -n "$$HEREISH_CHROMIUM" ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null; \
-	then :; \
-	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		echo "== installing chromium"; \
-		{ apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null 2>&1 \
-		|| echo "== chromium could not be installed: the tests in a browser will be skipped"; \
-	else echo "== there is no chromium: the tests in a browser will be skipped"; fi
-
-bench bench-write: .venv/.dev
+bench bench-write: $(VENV)/.dev
 	@echo "== benchmarks: ratios measured on this machine"
 	@$(BIN)/python -m benchmarks $(if $(filter bench-write,$@),--write)
 
 clean:
-	rm -rf .venv demo-trace.png reproduction .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* demo-trace.png reproduction .coverage* \
+		.pytest_cache .mypy_cache .ruff_cache .hypothesis .schemathesis
 
-.venv/pyvenv.cfg:
-	@echo "== creating .venv"
+$(VENV)/pyvenv.cfg:
+	@echo "== creating $(VENV)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
 ifdef UV
-	@uv venv --quiet --python $(PYTHON) .venv
+	@uv venv --quiet --python $(PYTHON) $(VENV)
 else
-	@$(PYTHON) -m venv .venv
+	@$(PYTHON) -m venv $(VENV)
 endif
 
-.venv/.%: pyproject.toml | .venv/pyvenv.cfg
-	@echo "== installing hereish[$*] into .venv"
+# With a group comes hereish with all its extras. pip knows groups since 25.1; an older one in the
+# virtual environment is upgraded.
+$(GROUPS:%=$(VENV)/.%): $(VENV)/.%: pyproject.toml $(CONSTRAINTS) | $(VENV)/pyvenv.cfg
+	@echo "== installing hereish[all] and the group $* into $(VENV)"
 ifdef UV
-	@uv pip install --quiet --python $(BIN)/python --editable '.[$*]'
+	@uv pip install --quiet --python $(BIN)/python --constraint $(CONSTRAINTS) \
+		--editable '.[all]' --group $*
 else
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) \
+		--editable '.[all]' --group $*
+endif
+	@touch $@
+
+$(VENV)/.%: pyproject.toml $(CONSTRAINTS) | $(VENV)/pyvenv.cfg
+	@echo "== installing hereish[$*] into $(VENV)"
+ifdef UV
+	@uv pip install --quiet --python $(BIN)/python --constraint $(CONSTRAINTS) --editable '.[$*]'
+else
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) \
+		--editable '.[$*]'
 endif
 	@touch $@
 
 # Never rebuilt only because the environment's own files changed.
-.PRECIOUS: .venv/.plot .venv/.gateway .venv/.dev .venv/.all
+.PRECIOUS: $(VENV)/.%

@@ -1,15 +1,76 @@
-"""The examples of README and docs are tests: each page is run from top to bottom.
+"""What all tests share: the pages are tests too, which tests are quick or slow, a summary.
 
-At the end of a run the counts of the tests of faults are printed, since a number says more than a
-dot.
+The examples of README and docs are tests: each page is run from top to bottom. At the end of a run
+the counts of the tests under faults are printed, since a number says more than a dot.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
+
+ROOT = Path(__file__).parent
+# All as patterns of paths. `make check` runs the quick ones: some of every folder, in seconds.
+QUICK = (
+    "README.md",
+    "tests/test_former_names.py",
+    "tests/test_imports.py",
+    "tests/test_lbs.py",
+    "tests/test_project.py",
+    "tests/test_public.py",
+    "tests/test_synthetic.py",
+    "tests/cli/test_forecast_text.py",
+    "tests/cli/test_plan_command.py",
+    "tests/cli/test_units.py",
+    "tests/cli/test_warnings.py",
+    "tests/client/test_client*.py",
+    "tests/core/test_*.py",
+    "tests/core/contract/test_hostile_*.py",
+    "tests/evaluation/test_break_even.py",
+    "tests/evaluation/test_metrics.py",
+    "tests/gateway/admin/test_destinations.py",
+    "tests/gateway/http/test_*_protocol.py",
+    "tests/gateway/ledger/test_policy.py",
+    "tests/traces/test_f*.py",
+    "tests/traces/test_validate.py",
+    "tests/traces/formats/test_geojson.py",
+)
+# Tests that try very many cases, wait for clocks, or start many programs: in `make test` what they
+# run is not measured.
+SLOW = (
+    "docs/*.md",
+    "tests/test_demo.py",
+    "tests/test_forecast.py",
+    "tests/test_lbs_promise.py",
+    "tests/core/contract/test_bound.py",
+    "tests/core/contract/test_same_bits.py",
+    "tests/core/exact/test_*.py",
+    "tests/core/statistical/test_*.py",
+    "tests/docs/test_pages.py",
+    "tests/evaluation/test_authors_*.py",
+    "tests/evaluation/test_claims.py",
+    "tests/evaluation/test_tuning.py",
+    "tests/gateway/forwarding/test_[b-z]*.py",
+    "tests/gateway/http/test_endless_retries.py",
+    "tests/gateway/http/test_hostile_*.py",
+    "tests/gateway/http/test_odd_clients.py",
+    "tests/gateway/http/test_owner_page*.py",
+    "tests/gateway/http/test_proxies.py",
+    "tests/gateway/http/test_slow_uplinks.py",
+    "tests/gateway/ledger/test_eras.py",
+    "tests/gateway/ledger/test_faults_*.py",
+    "tests/gateway/ledger/test_group_commit*.py",
+    "tests/gateway/ledger/test_migrations.py",
+    "tests/gateway/ledger/test_storage.py",
+    "tests/traces/formats/test_delimited.py",
+    "tests/traces/formats/test_fuzz_*.py",
+    "tests/traces/formats/test_gpx.py",
+    "tests/traces/test_real_*.py",
+    "tests/viewer/test_show_browser.py",
+)
 
 pytest_collect_file = Sybil(
     parsers=[PythonCodeBlockParser()],
@@ -17,14 +78,36 @@ pytest_collect_file = Sybil(
 ).pytest()
 
 
+def pytest_addoption(parser: Any) -> None:
+    group = parser.getgroup("hereish")
+    group.addoption("--quick", action="store_true", help="only the tests of conftest.QUICK")
+    group.addoption("--slow", action="store_true", help="only the tests of conftest.SLOW")
+    group.addoption("--without-slow", action="store_true", help="all but those of conftest.SLOW")
+
+
+def pytest_ignore_collect(collection_path: Path, config: Any) -> bool | None:
+    """Leave a file out before it is imported, which takes time as well."""
+    if collection_path.is_dir() or not collection_path.is_relative_to(ROOT):
+        return None
+    path = collection_path.relative_to(ROOT)
+    quick = any(path.match(pattern) for pattern in QUICK)
+    slow = any(path.match(pattern) for pattern in SLOW)
+    left_out = (
+        (config.getoption("--quick") and not quick)
+        or (config.getoption("--slow") and not slow)
+        or (config.getoption("--without-slow") and slow)
+    )
+    return True if left_out else None
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     lines = [
-        words
+        line
         for report in terminalreporter.getreports("passed")
-        for name, words in report.user_properties
+        for name, line in report.user_properties
         if name == "counts"
     ]
     if lines:
         terminalreporter.section("counts under faults")
-        for words in lines:
-            terminalreporter.write_line(words)
+        for line in lines:
+            terminalreporter.write_line(line)

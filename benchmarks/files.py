@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.rows import Row, best
+from benchmarks.results import Result, shortest_times
 from hereish import synthetic
+from tests.support.paths import GEOLIFE
 
-GEOLIFE = Path(__file__).parents[2] / "shared" / "data" / "geolife.parquet"
 HEREISH = str(Path(sys.executable).with_name("hereish"))
 GIB = 1 << 30
 COPY = """
@@ -29,38 +29,39 @@ with pq.ParquetWriter(sys.argv[2], source.schema_arrow, compression="zstd") as o
 """
 
 
-def files() -> list[Row]:
+def files() -> list[Result]:
+    """`hereish sanitize` on a large Parquet file against pyarrow copying it."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        whole, what = (GEOLIFE, "GeoLife") if GEOLIFE.exists() else (_made_up(folder), "made-up")
+        whole, what = (GEOLIFE, "GeoLife") if GEOLIFE.exists() else (_synthetic(folder), "made-up")
         rows = pq.ParquetFile(whole).metadata.num_rows
         quarter = _first_quarter(whole, folder)
         out = str(folder / "out.parquet")
         peaks: dict[Path, int] = {}
 
         def ours(path: Path) -> None:
-            peaks[path] = _run([HEREISH, "sanitize", str(path), "-o", out, *_SETTING])
+            peaks[path] = _run([HEREISH, "sanitize", str(path), "-o", out, *_SETTINGS])
 
-        copied, sanitized = best(
+        copied, sanitized = shortest_times(
             3, partial(_run, [sys.executable, "-c", COPY, str(whole), out]), partial(ours, whole)
         )
         ours(quarter)
     speed, growth = copied / sanitized, peaks[whole] / peaks[quarter]
     command = f"hereish sanitize --accuracy 3km --window trace --drop-bad, {rows:,} {what} rows"
     return [
-        Row(
+        Result(
             f"speed, {command} / pyarrow copying the file",
             f"{speed:.2f}",
             "at least 0.25",
             speed >= 0.25,
         ),
-        Row(
+        Result(
             f"peak memory, {command} / 1 GiB",
             f"{peaks[whole] / GIB:.2f}",
             "below 1.5",
             peaks[whole] < 1.5 * GIB,
         ),
-        Row(
+        Result(
             f"peak memory, {command} / the first quarter of them",
             f"{growth:.2f}",
             "at most 1.2",
@@ -69,7 +70,7 @@ def files() -> list[Row]:
     ]
 
 
-_SETTING = ["--accuracy", "3km", "--window", "trace", "--drop-bad", "--quiet"]
+_SETTINGS = ["--accuracy", "3km", "--window", "trace", "--drop-bad", "--quiet"]
 
 
 # A program's peak counts what its parent held when it was started, so a small parent starts it.
@@ -83,14 +84,14 @@ sys.exit(status != 0)
 """
 
 
-def _run(words: list[str]) -> int:
-    """Run a program, and say how much memory it took at most, in bytes."""
-    launch = [sys.executable, "-S", "-E", "-c", LAUNCH, *words]
+def _run(command: list[str]) -> int:
+    """Run a program; returns its peak memory in bytes."""
+    launch = [sys.executable, "-S", "-E", "-c", LAUNCH, *command]
     done = subprocess.run(launch, check=True, capture_output=True)  # noqa: S603  # our own
     return int(done.stdout)
 
 
-def _made_up(folder: Path) -> Path:
+def _synthetic(folder: Path) -> Path:
     """As many rows as GeoLife has, for those who do not have it."""
     people, each = 11_400, 1200
     day = synthetic.day(users=people, points_each=each, seed=1)
@@ -114,29 +115,30 @@ def _first_quarter(whole: Path, folder: Path) -> Path:
     return path
 
 
-def starting() -> list[Row]:
+def startup() -> list[Result]:
+    """Short commands against the imports that they need."""
     with tempfile.TemporaryDirectory() as name:
         gpx, out = Path(name) / "in.gpx", Path(name) / "out.gpx"
         _run([HEREISH, "sample", "-o", str(gpx), "--points", "100"])
 
-        def program(*words: str) -> Callable[[], object]:
-            return partial(_run, [*words])
+        def program(*command: str) -> Callable[[], object]:
+            return partial(_run, [*command])
 
-        imports, asking, small = best(
+        imports, showing_help, small = shortest_times(
             9,
             program(sys.executable, "-c", "import numpy, scipy.special"),
             program(HEREISH, "--help"),
             program(HEREISH, "sanitize", str(gpx), "-o", str(out), "--accuracy", "3km", "--quiet"),
         )
     return [
-        Row(
+        Result(
             f"{what} / python -c 'import numpy, scipy.special'",
             f"{ratio:.2f}",
             f"at most {most}",
             ratio <= most,
         )
         for what, ratio, most in (
-            ("hereish --help", asking / imports, 1.5),
+            ("hereish --help", showing_help / imports, 1.5),
             ("hereish sanitize, 100 points of GPX", small / imports, 3),
         )
     ]

@@ -1,4 +1,4 @@
-"""What the gateway costs: against the same server that does one bare durable insert a request."""
+"""What the gateway costs: against the same server that does one bare durable insert per request."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 
 import httpx
 from sqlalchemy import insert
-from tests.support.postgres import postgres
-from tests.support.stage import free_port, member, places_in, policy, shown
 
-from benchmarks.rows import Row, best
+from benchmarks.results import Result, shortest_times
 from hereish.gateway.ledger import tokens
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
 from hereish.gateway.ledger.tables import policies, users
 from hereish.gateway.ledger.tables import tokens as token_rows
 from hereish.gateway.ledger.tokens import Presented
+from tests.support.postgres import postgres
+from tests.support.stage import free_port, member, places_in, policy, shown
 
 HERE = Path(__file__).parent
 SENDERS = 16
@@ -42,15 +42,18 @@ _stretches = count()
 
 
 class Load(NamedTuple):
+    """What a server answered, and how fast."""
+
     per_s: float
     median_ms: float
     p99_ms: float
 
 
-def gateway() -> list[Row]:
+def gateway() -> list[Result]:
+    """Load, latency and growth on both databases."""
     rows = []
     pinned = _cores()
-    _use(_all_cores())  # the server, who presses it, and the database are programs of their own
+    _use(_all_cores())  # the server, the load, and the database are programs of their own
     try:
         for name, databases in (("SQLite", _sqlite), ("PostgreSQL", _postgresql)):
             with databases() as fresh:
@@ -84,7 +87,7 @@ def _postgresql() -> Iterator[Callable[[Path, str], str]]:
         yield lambda _, name: running.fresh(f"{name}{time.time_ns()}")
 
 
-def _load(name: str, fresh: Callable[[Path, str], str]) -> list[Row]:
+def _load(name: str, fresh: Callable[[Path, str], str]) -> list[Result]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         ours, bare = fresh(folder, "ours"), fresh(folder, "bare")
@@ -97,22 +100,22 @@ def _load(name: str, fresh: Callable[[Path, str], str]) -> list[Row]:
             ports = {"hereish": one, "bare": other}
             for _ in range(ROUNDS):
                 for kind, port in ports.items():
-                    loads[kind].append(_pressed(port, keys, 0.0))
+                    loads[kind].append(_measure_load(port, keys, 0.0))
             most = {kind: max(load.per_s for load in found) for kind, found in loads.items()}
             for _ in range(ROUNDS):
                 for kind, port in ports.items():
-                    slow[kind].append(_pressed(port, keys, most["hereish"] / 2))
+                    slow[kind].append(_measure_load(port, keys, most["hereish"] / 2))
     ratio = most["hereish"] / most["bare"]
     p99 = {kind: min(load.p99_ms for load in found) for kind, found in slow.items()}
-    what = f"{name}: durable reports a second, {SENDERS} connections"
+    what = f"{name}: durable reports per second, {SENDERS} connections"
     return [
-        Row(
-            f"{what} / the same server with one bare durable insert a request",
+        Result(
+            f"{what} / the same server with one bare durable insert per request",
             f"{ratio:.2f}",
             "at least 0.5",
             ratio >= 0.5,
         ),
-        Row(
+        Result(
             f"{name}: p99 latency at half that load / the bare server's at the same load",
             f"{p99['hereish'] / p99['bare']:.1f} ({p99['hereish']:.0f} ms)",
             "for comparison",
@@ -121,7 +124,7 @@ def _load(name: str, fresh: Callable[[Path, str], str]) -> list[Row]:
     ]
 
 
-def _neighbour(name: str, fresh: Callable[[Path, str], str]) -> Row:
+def _neighbour(name: str, fresh: Callable[[Path, str], str]) -> Result:
     """One user's latency while another user sends batches, and while nobody does."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -132,12 +135,12 @@ def _neighbour(name: str, fresh: Callable[[Path, str], str]) -> Row:
         idle, busy = [], []
         with _serving("hereish", database, folder) as port:
             for _ in range(ROUNDS):
-                idle.append(_pressed(port, [light], REPORTS_PER_S, REPORTS_S))
+                idle.append(_measure_load(port, [light], REPORTS_PER_S, REPORTS_S))
                 with _batches(port, heavy):
-                    busy.append(_pressed(port, [light], REPORTS_PER_S, REPORTS_S))
+                    busy.append(_measure_load(port, [light], REPORTS_PER_S, REPORTS_S))
     ours, alone = (min(load.p99_ms for load in found) for found in (busy, idle))
     ratio = ours / alone
-    return Row(
+    return Result(
         f"{name}: p99 latency of a user while another sends {BATCHES} batches of 1,000 points "
         "at once / on an idle gateway",
         f"{ratio:.1f} ({ours:.0f} ms)",
@@ -149,8 +152,9 @@ def _neighbour(name: str, fresh: Callable[[Path, str], str]) -> Row:
 @contextmanager
 def _batches(port: int, token: str) -> Iterator[None]:
     start_s = time.time() - 3e8 + 1e7 * next(_stretches)
-    words = [sys.executable, str(HERE / "gateway_batches.py"), *map(str, (port, BATCHES, start_s))]
-    sending = subprocess.Popen(words, stdin=subprocess.PIPE, text=True)  # noqa: S603  # our own
+    numbers = map(str, (port, BATCHES, start_s))
+    command = [sys.executable, str(HERE / "gateway_batches.py"), *numbers]
+    sending = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)  # noqa: S603  # our own
     _stay_on_core(sending.pid, 1)
     try:
         if sending.stdin is not None:
@@ -168,8 +172,8 @@ def _batches(port: int, token: str) -> Iterator[None]:
 @contextmanager
 def _serving(kind: str, database: str, folder: Path) -> Iterator[int]:
     port = free_port()
-    words = [sys.executable, str(HERE / "gateway_server.py"), kind, database, str(folder)]
-    server = subprocess.Popen([*words, str(port)])  # noqa: S603  # our own program
+    command = [sys.executable, str(HERE / "gateway_server.py"), kind, database, str(folder)]
+    server = subprocess.Popen([*command, str(port)])  # noqa: S603  # our own program
     _stay_on_core(server.pid, 0)
     try:
         for _ in range(600):
@@ -184,29 +188,29 @@ def _serving(kind: str, database: str, folder: Path) -> Iterator[int]:
         server.wait()
 
 
-def _pressed(port: int, keys: list[str], rate: float, seconds: float = SECONDS) -> Load:
+def _measure_load(port: int, keys: list[str], rate: float, seconds: float = SECONDS) -> Load:
     # Each time has its own stretch of the past, since what was reported already is free.
     start_s = time.time() - 1e7 + 1e5 * next(_stretches)
     numbers = map(str, (port, seconds, rate, start_s))
-    words = [sys.executable, str(HERE / "gateway_load.py"), *numbers]
-    pressing = subprocess.Popen(  # noqa: S603  # our own program
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    command = [sys.executable, str(HERE / "gateway_load.py"), *numbers]
+    load = subprocess.Popen(  # noqa: S603  # our own program
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    _stay_on_core(pressing.pid, 1)
-    told, _ = pressing.communicate("\n".join(keys))
-    if pressing.returncode:
-        raise RuntimeError(told)
-    return Load(*map(float, told.split()))
+    _stay_on_core(load.pid, 1)
+    output, _ = load.communicate("\n".join(keys))
+    if load.returncode:
+        raise RuntimeError(output)
+    return Load(*map(float, output.split()))
 
 
 def _stay_on_core(pid: int, number: int) -> None:
-    """The server on one core, and who presses it on another, if there is one."""
+    """The server on one core, and the load on another, if there is one."""
     cores = sorted(_cores())
     if cores:
         _use({cores[number % len(cores)]}, pid)
 
 
-def _growth(name: str, fresh: Callable[[Path, str], str]) -> list[Row]:
+def _growth(name: str, fresh: Callable[[Path, str], str]) -> list[Result]:
     """The ledger alone: a user's ten-thousandth report, and one among very many users."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -214,20 +218,22 @@ def _growth(name: str, fresh: Callable[[Path, str], str]) -> list[Row]:
         small, large = (_ledger(folder / size, fresh) for size in ("small", "large"))
         young, old = _some(small, "young", 1), _some(small, "old", 1)
         old.reports(10_000)
-        early, late = best(9, partial(young.reports, 50), partial(old.reports, 50))
+        early, late = shortest_times(9, partial(young.reports, 50), partial(old.reports, 50))
         some, many = _some(small, "some", 1000), _many(large)
-        among_some, among_many = best(9, partial(some.reports, 100), partial(many.reports, 100))
+        among_some, among_many = shortest_times(
+            9, partial(some.reports, 100), partial(many.reports, 100)
+        )
         small.close()
         large.close()
     later, crowd = late / early, among_many / among_some
     return [
-        Row(
+        Result(
             f"{name}: a report of a user after ten thousand / one of the first",
             f"{later:.2f}",
             "1",
             later < 1.2,
         ),
-        Row(
+        Result(
             f"{name}: a report of one of {MANY:,} users / of one of a thousand",
             f"{crowd:.2f}",
             "1",

@@ -2,7 +2,7 @@
 
 Each token is a connection that sends report after report. RATE 0 sends as fast as answers come;
 otherwise all together send so many a second, whether or not answers have come, and latency counts
-from when a report should have been sent. Prints reports a second and the 50th and 99th percentile
+from when a report should have been sent. Prints reports per second and the 50th and 99th percentile
 of the latency in milliseconds. Times begin at START_S and never come twice, so no report is free.
 """
 

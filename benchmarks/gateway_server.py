@@ -1,4 +1,4 @@
-"""A server for the benchmark of the gateway: the gateway itself, or one bare insert a request.
+"""A server for the benchmark of the gateway: the gateway itself, or one bare insert per request.
 
 Run as a program: gateway_server.py hereish|bare DATABASE FOLDER PORT
 """
@@ -39,16 +39,16 @@ def bare(database: str) -> FastAPI:
     app = FastAPI()
     app.add_middleware(Guard, metrics=Metrics())
 
-    def write(told: ReportIn) -> None:
-        row = {"at_s": time.time(), "lat": told.lat, "lon": told.lon}
+    def write(body: ReportIn) -> None:
+        row = {"at_s": time.time(), "lat": body.lat, "lon": body.lon}
         with opened.writing() as tx:
             tx.execute(insert(points), row)
 
     @app.post("/v1/report")
     async def report(request: Request) -> ReportIn:
-        told = ReportIn.model_validate_json(await request.body())
-        await run_in_threadpool(write, told)
-        return told
+        body = ReportIn.model_validate_json(await request.body())
+        await run_in_threadpool(write, body)
+        return body
 
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:

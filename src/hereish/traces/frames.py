@@ -156,7 +156,7 @@ def _numbers(table: Any, name: str) -> Floats:
         pairs = zip(column.to_list(), column.is_null().to_list(), strict=True)
         values = [np.nan if missing else float(value) for value, missing in pairs]
         return np.array(values, dtype=np.float64)
-    cast_to: Callable[[], Any] = lambda: column.cast(nw.Float64).to_numpy()  # noqa: E731
+    cast_to: Callable[[], Any] = lambda: column.cast(nw.Float64).to_numpy()  # noqa: E731  # lazy
     wrong = PointError(f"column {name!r} holds numbers that cannot be read; nothing was released")
     return np.asarray(shielded(cast_to, wrong), dtype=np.float64)
 
