@@ -5,13 +5,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 
-.PHONY: demo demo-gateway test reproduce bench bench-write lint browser clean help
+.PHONY: demo demo-gateway docs test reproduce bench bench-write lint browser clean help
 
 help:
 	@echo "make demo    sanitise the embedded sample, print a table, draw a picture"
 	@echo "make demo-gateway  start the gateway, post what a phone would post, show the answer and the budget"
 	@echo "make test    lint, type-check, run all tests and the examples of the docs"
 	@echo "make reproduce DATA=…  the paper's case study on a data set, or on a made-up city without one"
+	@echo "make docs    build the documentation site into site/"
 	@echo "make bench   measure, and print ratios"
 	@echo "make clean   remove .venv and what the others made"
 
@@ -50,6 +51,16 @@ browser:
 bench bench-write: .venv/.dev
 	@echo "== benchmarks: ratios measured on this machine"
 	@$(BIN)/python -m benchmarks $(if $(filter bench-write,$@),--write)
+
+# What is wrong with a page, a link or a docstring ends it; everything that the site loads is in it.
+docs: .venv/.all
+ifdef UV
+	@uv pip install --quiet --python $(BIN)/python --group docs
+else
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs
+endif
+	@$(BIN)/python -m sphinx -W --keep-going -q docs site
+	@echo "== the documentation is in site/index.html: open it in a browser, no server is needed"
 
 clean:
 	rm -rf .venv demo-trace.png reproduction .pytest_cache .mypy_cache .ruff_cache .hypothesis
