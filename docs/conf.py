@@ -39,6 +39,7 @@ html_theme = "furo"
 html_title = f"hereish {version}"
 html_copy_source = False
 html_show_copyright = False
+html_show_search_summary = False  # it is fetched, which browsers refuse to pages from disk
 html_static_path: list[str] = []
 
 _PROOF_LINK = re.compile(r"\]\((?:\.\./)+src/hereish/(?:\w+/)*(\w+)\.proof\.md\)")
