@@ -59,7 +59,7 @@ ifdef UV
 else
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs
 endif
-	@$(BIN)/python -m sphinx -W --keep-going -q docs site
+	@$(BIN)/python -m sphinx -W --keep-going -q -E docs site
 	@echo "== the documentation is in site/index.html: open it in a browser, no server is needed"
 
 clean:
