@@ -62,10 +62,9 @@ class Day:
         traces = len(self.work)
         seen = made & self.at_work
         count = np.bincount(self.trace[seen], minlength=traces)
-        guess = np.stack(
-            [np.bincount(self.trace[seen], released[seen, axis], traces) for axis in (0, 1)], axis=1
-        )
-        guess = guess[count > 0] / count[count > 0, None]
+        total = np.zeros((traces, 2))
+        np.add.at(total, self.trace[seen], released[seen])
+        guess = total[count > 0] / count[count > 0, None]
         return Row(
             name,
             np.count_nonzero(made) / traces,
