@@ -11,9 +11,9 @@ UV := $(shell command -v uv 2>/dev/null)
 # The versions that are installed here and in CI. Users of hereish get those that they like.
 CONSTRAINTS := constraints.txt
 # Dependency groups of pyproject.toml; other stamps in $(VENV) are extras of hereish.
-GROUPS := dev lint test
+GROUPS := dev docs lint test
 
-.PHONY: help demo demo-gateway test check quick lint format coverage test-pythons hooks lock \
+.PHONY: help demo demo-gateway docs test check quick lint format coverage test-pythons hooks lock \
 	system-packages reproduce bench bench-write clean
 
 help:
@@ -28,6 +28,7 @@ help:
 	@echo "make lock          renew $(CONSTRAINTS), the versions that these commands install"
 	@echo "make system-packages  install the browser for the tests with apt-get, as root"
 	@echo "make reproduce DATA=…  the paper's case study on a data set, or on a made-up city without one"
+	@echo "make docs          build the documentation site into site/"
 	@echo "make bench         measure, and print ratios"
 	@echo "make clean         remove .venv and what the others made"
 
@@ -103,8 +104,13 @@ bench bench-write: $(VENV)/.dev
 	@echo "== benchmarks: ratios measured on this machine"
 	@$(BIN)/python -m benchmarks $(if $(filter bench-write,$@),--write)
 
+# What is wrong with a page, a link or a docstring ends it; everything that the site loads is in it.
+docs: $(VENV)/.docs
+	@$(BIN)/python -m sphinx -W --keep-going -q -E docs site
+	@echo "== the documentation is in site/index.html: open it in a browser, no server is needed"
+
 clean:
-	rm -rf .venv .venv-* demo-trace.png reproduction .coverage* \
+	rm -rf .venv .venv-* demo-trace.png reproduction site .coverage* \
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis .schemathesis
 
 $(VENV)/pyvenv.cfg:

@@ -21,7 +21,7 @@ from tests.support.paths import ROOT
 
 PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
 RUN = ("hereish", "cat", "cp", "head", "ls", "mkdir", "printf", "sed", "tail")
-NOT_RUN = ("make",)  # of the Makefile, which has a test of its own
+NOT_RUN = ("make", "pip")  # targets and extras are checked by tests of their own
 SERVES = "hereish serve"  # goes on until it is stopped; tests/gateway runs it
 
 
