@@ -22,9 +22,9 @@ import hereish
 from hereish.errors import ParameterError, PointError
 from hereish.traces import pipeline, reading
 from hereish.traces.budgets import EachTrace
-from hereish.traces.files import load, sanitize_files
-from hereish.traces.summary import Tally
-from hereish.traces.table import Columns
+from hereish.traces.columns import Columns
+from hereish.traces.files import load_rows, sanitize_files
+from hereish.traces.summary import Summary
 
 PRIVACY = hereish.Privacy(math.log(10), 100)
 BUDGET = PRIVACY.eps_per_m
@@ -62,18 +62,18 @@ def spent(out: list[dict[str, str]]) -> dict[str, float]:
     return costs
 
 
-def accounted(tally: Tally) -> bool:
-    left_out = sum(tally.bad.values()) + tally.thinned + tally.refused
-    return tally.points == tally.released + left_out
+def accounted(summary: Summary) -> bool:
+    left_out = sum(summary.bad.values()) + summary.thinned + summary.refused
+    return summary.points == summary.released + left_out
 
 
 def test_one_budget_for_a_user_and_day_across_files_in_any_order(tmp_path: Path) -> None:
     morning = table(tmp_path / "b.csv", rows("ann", 20) + rows("bob", 3))
     evening = table(tmp_path / "a.csv", rows("ann", 20, NOON + timedelta(hours=6)))
     out = tmp_path / "out.csv"
-    tally = sanitize_files([evening, morning], out, M)
-    assert accounted(tally)
-    assert (tally.users, tally.files, tally.points) == (2, 2, 43)
+    summary = sanitize_files([evening, morning], out, M)
+    assert accounted(summary)
+    assert (summary.users, summary.files, summary.points) == (2, 2, 43)
     costs = spent(released(out))
     assert costs["ann"] <= BUDGET
     assert costs["ann"] > 0.8 * BUDGET  # the budget was there to be used, by the morning
@@ -97,9 +97,9 @@ def test_a_trace_can_have_a_budget(tmp_path: Path) -> None:
     source = table(tmp_path / "in.csv", two, "user,trace,time,lat,lon")
     out = tmp_path / "out.csv"
     m = hereish.fixed_utility(PRIVACY, 3000, window=EachTrace())
-    tally = sanitize_files([source], out, m)
-    assert tally.traces == 2
-    assert "each trace" in tally.guarantee
+    summary = sanitize_files([source], out, m)
+    assert summary.traces == 2
+    assert "each trace" in summary.guarantee
     for trace in "xy":
         costs = [float(row["cost"]) for row in released(out) if row["trace"] == trace]
         assert 0.8 * BUDGET < math.fsum(costs) <= BUDGET
@@ -116,33 +116,33 @@ def test_the_day_is_that_of_the_time_zone(tmp_path: Path) -> None:
     assert spent(released(out))["ann"] <= BUDGET
 
 
-@pytest.mark.parametrize("piece", [1, 7, 50])
+@pytest.mark.parametrize("batch", [1, 7, 50])
 def test_units_of_any_size_keep_the_budget_and_every_point(
-    tmp_path: Path, piece: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Small units stand for large files.
-    monkeypatch.setattr(pipeline, "PIECE_ROWS", piece)
+    monkeypatch.setattr(pipeline, "BATCH_ROWS", batch)
     parts = [
         table(tmp_path / f"{i}.csv", rows("ann", 9, NOON + timedelta(minutes=9 * i)))
         for i in range(6)
     ]
     out = tmp_path / "out.csv"
-    tally = sanitize_files(parts, out, M)
-    assert accounted(tally)
-    assert tally.points == 54
+    summary = sanitize_files(parts, out, M)
+    assert accounted(summary)
+    assert summary.points == 54
     assert 0.8 * BUDGET < spent(released(out))["ann"] <= BUDGET
 
 
 def test_a_part_that_comes_too_late_is_put_in_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "PIECE_ROWS", 4)
+    monkeypatch.setattr(pipeline, "BATCH_ROWS", 4)
     late = table(tmp_path / "late.csv", rows("ann", 4, NOON - timedelta(hours=1)))
     first = table(tmp_path / "first.csv", rows("ann", 4))
     out = tmp_path / "out.csv"
-    tally = sanitize_files([first, late], out, M)
-    assert accounted(tally)
-    assert (tally.points, tally.files, sum(tally.bad.values())) == (8, 2, 0)
+    summary = sanitize_files([first, late], out, M)
+    assert accounted(summary)
+    assert (summary.points, summary.files, sum(summary.bad.values())) == (8, 2, 0)
     times = [row["time"] for row in released(out)]
     assert times == sorted(times)
     assert times[0].startswith("2026-05-05T11:00")
@@ -152,9 +152,9 @@ def test_thinning_keeps_reports_apart_across_files(tmp_path: Path) -> None:
     first = table(tmp_path / "a.csv", rows("ann", 100, step_s=10.0))
     then = table(tmp_path / "b.csv", rows("ann", 100, NOON + timedelta(seconds=1005), 10.0))
     out = tmp_path / "out.csv"
-    tally = sanitize_files([first, then], out, M, every_s=300.0)
-    assert accounted(tally)
-    assert tally.thinned == 200 - 7
+    summary = sanitize_files([first, then], out, M, every_s=300.0)
+    assert accounted(summary)
+    assert summary.thinned == 200 - 7
     times = [datetime.fromisoformat(row["time"]) for row in released(out)]
     assert all(b - a >= timedelta(minutes=5) for a, b in itertools.pairwise(times))
 
@@ -167,9 +167,9 @@ def test_bad_rows_stop_it_by_default_and_are_counted_when_dropped(tmp_path: Path
         sanitize_files([source], out, M)
     assert "171234" not in str(wrong.value)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.csv"]  # not even an unfinished one
-    tally = sanitize_files([source], out, M, drop_bad=True)
-    assert accounted(tally)
-    assert list(tally.bad.values()) == [1]
+    summary = sanitize_files([source], out, M, drop_bad=True)
+    assert accounted(summary)
+    assert list(summary.bad.values()) == [1]
     assert len(released(out)) == 4
 
 
@@ -197,9 +197,9 @@ def test_the_same_seed_gives_the_same_file_whatever_the_jobs(
     outs = []
     for jobs in (1, 3):
         out = tmp_path / f"{jobs}.csv"
-        tally = sanitize_files([folder], out, M, seed=5, jobs=jobs, every_s=60.0)
-        assert not tally.private
-        assert tally.guarantee.startswith("NOT PRIVATE")
+        summary = sanitize_files([folder], out, M, seed=5, jobs=jobs, every_s=60.0)
+        assert not summary.private
+        assert summary.guarantee.startswith("NOT PRIVATE")
         outs.append(out.read_bytes())
     assert outs[0] == outs[1]
     sanitize_files([folder], tmp_path / "secure.csv", M, every_s=60.0)
@@ -218,7 +218,7 @@ def test_a_folder_comes_out_as_a_folder(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="is there already"):
         sanitize_files([folder], out, M)
     # It can be read again: what is beside the data is not taken for data.
-    assert len(load([str(out)], Columns())) == 6
+    assert len(load_rows([str(out)], Columns())) == 6
 
 
 @pytest.mark.parametrize(("form", "ending"), [("gpx", "gpx"), ("geojson", "geojson")])
@@ -229,7 +229,7 @@ def test_a_folder_can_change_its_format(tmp_path: Path, form: str, ending: str) 
     out = tmp_path / "out"
     sanitize_files([folder], out, M, to_form=form)
     assert [p.name for p in out.iterdir()] == [f"a.{ending}"]
-    assert len(load([str(out)], Columns())) == 3
+    assert len(load_rows([str(out)], Columns())) == 3
 
 
 def test_users_and_traces_become_the_trees_of_geolife_and_tdrive(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_users_and_traces_become_the_trees_of_geolife_and_tdrive(tmp_path: Path)
     found = sorted(str(p.relative_to(tmp_path)) for p in (tmp_path / "geolife").rglob("*.plt"))
     assert [Path(name).name for name in found] == ["x.plt", "y.plt", "x.plt", "y.plt"]
     assert found[0] == "geolife/Data/ann/Trajectory/x.plt"
-    assert len(load([str(tmp_path / "geolife")], Columns())) == 8
+    assert len(load_rows([str(tmp_path / "geolife")], Columns())) == 8
     sanitize_files([source], tmp_path / "tdrive", M, to_form="tdrive")
     assert len(list((tmp_path / "tdrive").glob("*.txt"))) == 2
 
@@ -264,9 +264,9 @@ def test_numbers_and_texts_are_not_put_into_one_column(tmp_path: Path) -> None:
     import pyarrow as pa
 
     text, number = table(tmp_path / "a.csv", rows("ann", 3)), tmp_path / "b.parquet"
-    piece = load([text], Columns())
-    columns = {"user": [7] * 3, "lat": piece.lat, "lon": piece.lon}
-    at = pa.array(piece.at_us, pa.timestamp("us", "UTC"))
+    batch = load_rows([text], Columns())
+    columns = {"user": [7] * 3, "lat": batch.lat, "lon": batch.lon}
+    at = pa.array(batch.at_us, pa.timestamp("us", "UTC"))
     pq.write_table(pa.table({**columns, "time": at}), number)
     with pytest.raises(ParameterError, match="numbers in one input and texts in another"):
         sanitize_files([number, text], tmp_path / "out.parquet", M)
@@ -280,7 +280,7 @@ def test_a_plt_file_holds_one_trace(tmp_path: Path) -> None:
         sanitize_files([both], tmp_path / "out.plt", M)
     one = table(tmp_path / "one.csv", rows("ann", 3))
     sanitize_files([one], tmp_path / "out.plt", M)
-    assert len(load([str(tmp_path / "out.plt")], Columns())) == 3
+    assert len(load_rows([str(tmp_path / "out.plt")], Columns())) == 3
 
 
 def test_numbered_traces_of_two_files_stay_two_in_a_tree(tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_files_or_folders_can_be_users(tmp_path: Path) -> None:
 def test_the_same_user_as_text_and_number_is_one_user(tmp_path: Path) -> None:
     text = table(tmp_path / "a.csv", rows("7", 30))
     number = tmp_path / "b.parquet"
-    sanitized = load([text], Columns())
+    sanitized = load_rows([text], Columns())
     import pyarrow as pa
 
     columns = {
@@ -344,8 +344,8 @@ def test_the_same_user_as_text_and_number_is_one_user(tmp_path: Path) -> None:
     }
     pq.write_table(pa.table(columns), number)
     out = tmp_path / "out.csv"
-    tally = sanitize_files([text, number], out, M)
-    assert tally.users == 1
+    summary = sanitize_files([text, number], out, M)
+    assert summary.users == 1
     assert spent(released(out))["7"] <= BUDGET
 
 
@@ -410,15 +410,15 @@ def test_names_of_columns_stay_as_they_are(tmp_path: Path) -> None:
 def test_the_displacement_is_that_of_the_released_points(tmp_path: Path) -> None:
     source, out = table(tmp_path / "in.csv", rows("ann", 300, step_s=600.0)), tmp_path / "out.csv"
     m = hereish.fixed_utility(PRIVACY, 3000, window=hereish.Every(timedelta(hours=1)))
-    tally = sanitize_files([source], out, m)
-    true, reported = load([source], Columns()), load([str(out)], Columns())
+    summary = sanitize_files([source], out, m)
+    true, reported = load_rows([source], Columns()), load_rows([str(out)], Columns())
     where = np.searchsorted(true.at_us, reported.at_us)
     away = m.space.distance(
         np.column_stack([true.lat, true.lon])[where], np.column_stack([reported.lat, reported.lon])
     )
-    assert len(away) == tally.released
-    assert tally.displacement_mean_m == pytest.approx(away.mean())
-    assert tally.displacement_p90_m == pytest.approx(
+    assert len(away) == summary.released
+    assert summary.displacement_mean_m == pytest.approx(away.mean())
+    assert summary.displacement_p90_m == pytest.approx(
         np.quantile(away, 0.9, method="inverted_cdf"), rel=2e-3
     )
 

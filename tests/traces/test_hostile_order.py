@@ -29,10 +29,10 @@ import hereish
 from hereish.errors import PointError
 from hereish.traces import merging, pipeline, sanitize_frame
 from hereish.traces.budgets import EachTrace, sanitize_rows
-from hereish.traces.files import load, sanitize_files
-from hereish.traces.formats import _text, geojson, gpx, parquet
-from hereish.traces.table import Columns
-from hereish.viewer.pairs import paired
+from hereish.traces.columns import Columns
+from hereish.traces.files import load_rows, sanitize_files
+from hereish.traces.formats import _parquet_reader, _parquet_writer, _text, geojson, gpx
+from hereish.viewer.pairs import pair_points
 
 PRIVACY = hereish.Privacy(math.log(10), 100)
 # Each report costs the same, so which are released does not depend on noise.
@@ -278,11 +278,11 @@ def small_units(rows: int) -> Iterator[None]:
     """A few rows stand for millions: none of the files fits into memory."""
     with pytest.MonkeyPatch.context() as patch:
         for module, name in (
-            (pipeline, "PIECE_ROWS"),
-            (_text, "PIECE_ROWS"),
+            (pipeline, "BATCH_ROWS"),
+            (_text, "BATCH_ROWS"),
             (_text, "BLOCK_ROWS"),
-            (parquet, "PIECE_ROWS"),
-            (parquet, "_GROUP_ROWS"),
+            (_parquet_reader, "BATCH_ROWS"),
+            (_parquet_writer, "_GROUP_ROWS"),
             (gpx, "ROWS"),
             (geojson, "ROWS"),
             (merging, "BLOCK_ROWS"),
@@ -294,12 +294,12 @@ def small_units(rows: int) -> Iterator[None]:
 
 def told(path: Path) -> list[tuple[Any, ...]]:
     """The public columns of an output, in its order."""
-    piece = load([str(path)], Columns(keep=("note",)), in_order=False)
-    nothing = [None] * len(piece)
-    users = nothing if piece.user is None else piece.user.values()
-    traces = nothing if piece.trace is None else piece.trace.values()
-    notes = piece.kept["note"].tolist()
-    return list(zip(users, traces, piece.at_us.tolist(), notes, strict=True))
+    batch = load_rows([str(path)], Columns(keep=("note",)), in_order=False)
+    nothing = [None] * len(batch)
+    users = nothing if batch.user is None else batch.user.values()
+    traces = nothing if batch.trace is None else batch.trace.values()
+    notes = batch.kept["note"].tolist()
+    return list(zip(users, traces, batch.at_us.tolist(), notes, strict=True))
 
 
 def structure(path: Path) -> Any:
@@ -334,12 +334,12 @@ def test_a_file_in_any_order_gives_the_same_rows_in_the_same_order(
             folder.mkdir()
             source = INPUTS[form](folder / "in", fixes)
             with small_units(rows):
-                tally = sanitize_files(
+                summary = sanitize_files(
                     [source], folder / target, m, every_s=every, columns=Columns(keep=("note",))
                 )
-            assert tally.points == tally.released + tally.refused + tally.thinned
+            assert summary.points == summary.released + summary.refused + summary.thinned
             assert not [path for path in folder.iterdir() if path.name.startswith(".")]
-            found.append((told(folder / target), structure(folder / target), tally.released))
+            found.append((told(folder / target), structure(folder / target), summary.released))
     assert found[0] == found[1]
     assert len(found[0][0]) == found[0][2]
 
@@ -356,10 +356,10 @@ def test_rows_of_one_time_that_are_left_out_are_not_chosen_by_their_order(
             source = write_csv(Path(name, f"in{i}"), fixes)
             out = Path(name, f"out{i}.csv")
             with small_units(rows):
-                tally = sanitize_files(
+                summary = sanitize_files(
                     [source], out, m, drop_bad=True, columns=Columns(keep=("note",))
                 )
-            assert sum(tally.bad.values()) == len(fixes) - len({fix[:3] for fix in fixes})
+            assert sum(summary.bad.values()) == len(fixes) - len({fix[:3] for fix in fixes})
             found.append(told(out))
     assert found[0] == found[1]
 
@@ -395,10 +395,10 @@ def test_a_file_for_each_user_tells_nothing_of_the_files_that_were_read(
 
 
 def rows_of(path: Path) -> list[tuple[Any, ...]]:
-    piece = load([str(path)], Columns(), in_order=False)
-    nothing = [None] * len(piece)
-    ids = [nothing if own is None else own.values() for own in (piece.user, piece.trace)]
-    return list(zip(*ids, piece.at_us.tolist(), strict=True))
+    batch = load_rows([str(path)], Columns(), in_order=False)
+    nothing = [None] * len(batch)
+    ids = [nothing if own is None else own.values() for own in (batch.user, batch.trace)]
+    return list(zip(*ids, batch.at_us.tolist(), strict=True))
 
 
 @settings(max_examples=15, deadline=None)
@@ -428,8 +428,10 @@ def test_the_order_of_the_input_is_kept_if_it_is_asked_for(
     with TemporaryDirectory() as name:
         source, out = write_csv(Path(name, "in"), fixes), Path(name, "out.csv")
         with small_units(rows):
-            tally = sanitize_files([source], out, m, order="input", columns=Columns(keep=("note",)))
-        assert "which this does not cover" in tally.guarantee
+            summary = sanitize_files(
+                [source], out, m, order="input", columns=Columns(keep=("note",))
+            )
+        assert "which this does not cover" in summary.guarantee
         keys = [(user, trace, at) for user, trace, at, _ in told(out)]
         given_ = [(f.user, f.trace, round(f.time.timestamp() * 1e6)) for f in fixes]
         assert keys == [key for key in given_ if key in keys]
@@ -500,10 +502,10 @@ def test_a_report_is_shown_with_its_own_point_although_the_order_is_another(
         for minute in (0, 1)
     ]
     here, there = (
-        load([str(write_csv(tmp_path / name, fixes))], Columns())
+        load_rows([str(write_csv(tmp_path / name, fixes))], Columns())
         for name, fixes in (("true", true), ("reported", sorted(true)))
     )
-    shown = paired(here, there, None, ZoneInfo("UTC"))
+    shown = pair_points(here, there, None, ZoneInfo("UTC"))
     assert shown.error_m.max() < 1.0
 
 

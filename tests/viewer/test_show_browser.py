@@ -12,7 +12,7 @@ import pytest
 
 from hereish.viewer.page import page
 from tests.support.browser import Look, chromium, opened
-from tests.support.show_traces import people, piece
+from tests.support.show_traces import batch, people
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator
@@ -220,13 +220,13 @@ def test_it_fits_a_phone(browser: Browser, saved: Path, tmp_path: Path, scheme: 
 
 
 def test_it_says_what_it_does_not_know(browser: Browser, tmp_path: Path) -> None:
-    true, reported, promise = people(users=1, days=1)
-    late = piece(
+    true, reported, guarantee = people(users=1, days=1)
+    late = batch(
         [*(reported.at_us * 1e-6), 1.0],
         [*zip(reported.lat, reported.lon, strict=True), (1.0, 1.0)],
     )
     path = tmp_path / "page.html"
-    no_promise = dataclasses.replace(promise, guarantee="for tests", private=False)
+    no_promise = dataclasses.replace(guarantee, statement="for tests", private=False)
     path.write_text(page(true, late, no_promise), "utf-8")
     with opened(browser, path) as look:
         words = look.page.locator("main").inner_text()

@@ -17,19 +17,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hereish.errors import ParameterError
+from hereish.traces.columns import Columns, Layout
+from hereish.traces.faults import Fault
 from hereish.traces.formats import geojson
-from hereish.traces.table import Columns, Fault, Ids, Layout, Piece, Released
+from hereish.traces.table import Ids, ReleasedRows, RowBatch
 from tests.support.markup_samples import (
     LATS,
     LINES,
     LONS,
     POINTS,
     PROMISE,
+    batches,
     collection,
     faults,
     feature,
     line,
-    pieces,
     point,
     read,
     read_until_broken,
@@ -47,43 +49,43 @@ AT_US = [MAY_1_US, MAY_1_US + 1_500_000, MAY_1_US + DAY_US]
 IN_LINES = Layout(lines=True)
 
 
-def users(piece: Piece) -> list[Any]:
-    assert piece.user is not None
-    return piece.user.values()
+def users(batch: RowBatch) -> list[Any]:
+    assert batch.user is not None
+    return batch.user.values()
 
 
-def traces(piece: Piece) -> list[Any]:
-    assert piece.trace is not None
-    return piece.trace.values()
+def traces(batch: RowBatch) -> list[Any]:
+    assert batch.trace is not None
+    return batch.trace.values()
 
 
 def test_points_are_read(tmp_path: Path) -> None:
-    piece = read(source(tmp_path, "a.geojson", POINTS))
-    assert faults(piece) == [Fault.NONE] * 3
-    assert (piece.lat.tolist(), piece.lon.tolist()) == (list(LATS), list(LONS))
-    assert piece.at_us.tolist() == AT_US
-    assert piece.line.tolist() == [1, 2, 3]
-    assert users(piece) == ["ann", "ann", 7]
-    assert piece.trace is None
-    assert piece.layout == Layout()
-    assert piece.kept == {}
+    batch = read(source(tmp_path, "a.geojson", POINTS))
+    assert faults(batch) == [Fault.NONE] * 3
+    assert (batch.lat.tolist(), batch.lon.tolist()) == (list(LATS), list(LONS))
+    assert batch.at_us.tolist() == AT_US
+    assert batch.line.tolist() == [1, 2, 3]
+    assert users(batch) == ["ann", "ann", 7]
+    assert batch.trace is None
+    assert batch.layout == Layout()
+    assert batch.kept == {}
 
 
 def test_lines_are_traces(tmp_path: Path) -> None:
-    piece = read(source(tmp_path, "a.geojson", LINES))
-    assert faults(piece) == [Fault.NONE] * 3
-    assert (piece.lat.tolist(), piece.lon.tolist()) == (list(LATS), list(LONS))
-    assert piece.at_us.tolist() == AT_US
-    assert piece.line.tolist() == [1, 1, 2]
-    assert piece.user is None
-    assert traces(piece) == [1, 1, 2]
-    assert piece.layout == Layout(numbered=True, lines=True)
+    batch = read(source(tmp_path, "a.geojson", LINES))
+    assert faults(batch) == [Fault.NONE] * 3
+    assert (batch.lat.tolist(), batch.lon.tolist()) == (list(LATS), list(LONS))
+    assert batch.at_us.tolist() == AT_US
+    assert batch.line.tolist() == [1, 1, 2]
+    assert batch.user is None
+    assert traces(batch) == [1, 1, 2]
+    assert batch.layout == Layout(numbered=True, lines=True)
 
 
 def test_a_feature_alone_is_read(tmp_path: Path) -> None:
-    piece = read(source(tmp_path, "a.geojson", json.dumps(point(2, at=1_714_550_400))))
-    assert piece.at_us.tolist() == [MAY_1_US]
-    assert piece.layout.time == "at"
+    batch = read(source(tmp_path, "a.geojson", json.dumps(point(2, at=1_714_550_400))))
+    assert batch.at_us.tolist() == [MAY_1_US]
+    assert batch.layout.time == "at"
 
 
 def test_lines_of_a_feature_with_several_are_one_trace(tmp_path: Path) -> None:
@@ -97,13 +99,13 @@ def test_lines_of_a_feature_with_several_are_one_trace(tmp_path: Path) -> None:
     ):
         columns = Columns(time="when" if "when" in properties else None)
         content = collection(feature(geometry, properties))
-        piece = read(source(tmp_path, "a.geojson", content), columns)
-        assert piece.lon.tolist() == [1.5, 3.5, 5.5]
-        assert piece.at_us.tolist() == AT_US
-        assert users(piece) == ["ann"] * 3
-        assert traces(piece) == ["1.5"] * 3
-        assert piece.layout.trace == "trip"
-        assert not piece.layout.numbered
+        batch = read(source(tmp_path, "a.geojson", content), columns)
+        assert batch.lon.tolist() == [1.5, 3.5, 5.5]
+        assert batch.at_us.tolist() == AT_US
+        assert users(batch) == ["ann"] * 3
+        assert traces(batch) == ["1.5"] * 3
+        assert batch.layout.trace == "trip"
+        assert not batch.layout.numbered
 
 
 def test_a_line_needs_a_time_for_each_position(tmp_path: Path) -> None:
@@ -117,9 +119,9 @@ def test_a_line_needs_a_time_for_each_position(tmp_path: Path) -> None:
         line(0, 1, coordTimes="2024-05-01T08:00:00Z"),
         feature(geometry, {"coordTimes": [AT[:2], AT[:2], AT[:1], [None]]}),
     )
-    piece = read(source(tmp_path, "a.geojson", content))
-    assert piece.line.tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 4, 4, 4]
-    assert faults(piece) == [
+    batch = read(source(tmp_path, "a.geojson", content))
+    assert batch.line.tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 4, 4, 4]
+    assert faults(batch) == [
         *[Fault.TIME] * 6,
         *[Fault.NONE] * 2,
         Fault.TIME,
@@ -134,12 +136,12 @@ def test_points_beside_lines_are_a_trace_of_their_own(tmp_path: Path) -> None:
         point(1, time=AT[1]),
         point(2, time=AT[2]),
     )
-    piece = read(source(tmp_path, "a.geojson", content))
-    assert faults(piece) == [Fault.NONE] * 4
-    assert traces(piece) == [1, 1, 0, 0]
+    batch = read(source(tmp_path, "a.geojson", content))
+    assert faults(batch) == [Fault.NONE] * 4
+    assert traces(batch) == [1, 1, 0, 0]
     content = collection(point(0, time=AT[0], trip="x"), point(1, time=AT[1], trip=None))
-    piece = read(source(tmp_path, "a.geojson", content))
-    assert traces(piece) == ["x", 0]
+    batch = read(source(tmp_path, "a.geojson", content))
+    assert traces(batch) == ["x", 0]
 
 
 @pytest.mark.parametrize(
@@ -165,9 +167,9 @@ def test_a_place_that_cannot_be_used_is_marked(
 ) -> None:
     wrong = feature({"type": "Point", "coordinates": coordinates}, {"time": AT[0]})
     good = point(0, time=AT[0])
-    piece = read(source(tmp_path, "a.geojson", collection(good, wrong, good)))
-    assert faults(piece) == [Fault.NONE, fault, Fault.NONE]
-    assert piece.line.tolist() == [1, 2, 3]
+    batch = read(source(tmp_path, "a.geojson", collection(good, wrong, good)))
+    assert faults(batch) == [Fault.NONE, fault, Fault.NONE]
+    assert batch.line.tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -187,23 +189,23 @@ def test_a_place_that_cannot_be_used_is_marked(
 )
 def test_a_feature_that_is_none_is_marked(tmp_path: Path, wrong: Any) -> None:
     content = collection(point(0, time=AT[0], user="a"), wrong, point(1, time=AT[1], user="a"))
-    piece = read(source(tmp_path, "a.geojson", content))
-    assert faults(piece) == [Fault.NONE, Fault.LINE, Fault.NONE]
+    batch = read(source(tmp_path, "a.geojson", content))
+    assert faults(batch) == [Fault.NONE, Fault.LINE, Fault.NONE]
 
 
 @pytest.mark.parametrize("time", [None, True, "soon", [], {}, 10**400, float("nan")])
 def test_a_time_that_is_none_is_marked(tmp_path: Path, time: Any) -> None:
     content = collection(point(0, time=AT[0]), point(0, time=time), feature(None, None))
-    piece = read(source(tmp_path, "a.geojson", content))
-    assert faults(piece) == [Fault.NONE, Fault.TIME, Fault.LINE]
+    batch = read(source(tmp_path, "a.geojson", content))
+    assert faults(batch) == [Fault.NONE, Fault.TIME, Fault.LINE]
 
 
 def test_a_zone_is_used_for_times_that_say_none(tmp_path: Path) -> None:
     content = collection(point(0, time="2024-05-01T08:00"), point(0, time=AT[1]))
     one = source(tmp_path, "a.geojson", content)
-    piece = read(one, Columns(zone=ZoneInfo("Asia/Tokyo")))
-    assert faults(piece) == [Fault.NONE, Fault.NONE]
-    assert piece.at_us[0] == MAY_1_US - 9 * 3_600_000_000
+    batch = read(one, Columns(zone=ZoneInfo("Asia/Tokyo")))
+    assert faults(batch) == [Fault.NONE, Fault.NONE]
+    assert batch.at_us[0] == MAY_1_US - 9 * 3_600_000_000
     assert faults(read(one)) == [Fault.ZONE, Fault.NONE]
 
 
@@ -212,8 +214,8 @@ def test_a_user_that_is_none_is_marked(tmp_path: Path, user: Any) -> None:
     content = collection(
         point(0, time=AT[0], user="ann"), point(0, time=AT[0], user=user), point(0, time=AT[0])
     )
-    piece = read(source(tmp_path, "a.geojson", content))
-    assert faults(piece) == [Fault.NONE, Fault.USER, Fault.USER]
+    batch = read(source(tmp_path, "a.geojson", content))
+    assert faults(batch) == [Fault.NONE, Fault.USER, Fault.USER]
 
 
 def test_ids_fit_into_any_table(tmp_path: Path) -> None:
@@ -221,23 +223,23 @@ def test_ids_fit_into_any_table(tmp_path: Path) -> None:
         point(0, time=AT[0], user=10**30, trace={"a": [1]}),
         point(0, time=AT[0], user="half \ud83d", trace=True),
     )
-    piece = read(source(tmp_path, "a.geojson", content))
-    assert users(piece) == ["1" + "0" * 30, "half ?"]
-    assert traces(piece) == ['{"a":[1]}', "True"]
+    batch = read(source(tmp_path, "a.geojson", content))
+    assert users(batch) == ["1" + "0" * 30, "half ?"]
+    assert traces(batch) == ['{"a":[1]}', "True"]
 
 
 def test_only_what_is_kept_is_kept(tmp_path: Path) -> None:
     one = source(tmp_path, "a.geojson", POINTS)
-    piece = read(one, Columns(keep=("speed", "name")))
-    assert piece.kept["speed"].tolist() == [1.5, None, None]
-    assert piece.kept["name"].tolist() == ["home", None, None]
+    batch = read(one, Columns(keep=("speed", "name")))
+    assert batch.kept["speed"].tolist() == [1.5, None, None]
+    assert batch.kept["name"].tolist() == ["home", None, None]
     content = collection(
         line(0, 1, coordTimes=AT[:2], mode="walk", heart=[60, 61], tags=[1, 2, 3]),
     )
-    piece = read(source(tmp_path, "b.geojson", content), Columns(keep=("mode", "heart", "tags")))
-    assert piece.kept["mode"].tolist() == ["walk", "walk"]
-    assert piece.kept["heart"].tolist() == [60, 61]
-    assert piece.kept["tags"].tolist() == ["[1,2,3]", "[1,2,3]"]
+    batch = read(source(tmp_path, "b.geojson", content), Columns(keep=("mode", "heart", "tags")))
+    assert batch.kept["mode"].tolist() == ["walk", "walk"]
+    assert batch.kept["heart"].tolist() == [60, 61]
+    assert batch.kept["tags"].tolist() == ["[1,2,3]", "[1,2,3]"]
 
 
 @pytest.mark.parametrize(
@@ -263,8 +265,8 @@ def test_a_time_must_have_a_name(tmp_path: Path) -> None:
     _, problem = read_until_broken(source(tmp_path, "a.geojson", content))
     assert isinstance(problem, ParameterError)
     assert "--time, one of 'when'" in str(problem)
-    piece = read(source(tmp_path, "a.geojson", content), Columns(time="when"))
-    assert piece.layout.time == "when"
+    batch = read(source(tmp_path, "a.geojson", content), Columns(time="when"))
+    assert batch.layout.time == "when"
     content = collection(point(0, time=AT[0], timestamp=AT[0]))
     with pytest.raises(ParameterError, match="which is it, 'time', 'timestamp'"):
         read(source(tmp_path, "a.geojson", content))
@@ -331,7 +333,8 @@ def test_a_packed_file_is_read_and_a_damaged_one_refused(tmp_path: Path) -> None
     packed = gzip.compress(POINTS.encode())
     assert len(read(source(tmp_path, "a.geojson.gz", packed))) == 3
     assert (
-        unreadable(source(tmp_path, "b.geojson.gz", packed[:-9]))[0] == "its compression is damaged"
+        unreadable(source(tmp_path, "b.geojson.gz", packed[:-9]))[0]
+        == "it is not a gzip file, or a damaged one"
     )
 
 
@@ -339,7 +342,7 @@ def test_a_long_file_is_one_piece_with_its_lines_in_order(tmp_path: Path) -> Non
     many = 40_000
     geometry = {"type": "LineString", "coordinates": [[1.5, 2.5]] * many}
     one = feature(geometry, {"coordTimes": [AT[0]] * many})
-    (found,) = pieces(source(tmp_path, "a.geojson", collection(one, one)))
+    (found,) = batches(source(tmp_path, "a.geojson", collection(one, one)))
     # Two lines that nothing public tells apart: chance says which is the first.
     assert sorted(traces(found)) == [1] * many + [2] * many
     assert len(set(traces(found)[:many])) == 1
@@ -388,7 +391,7 @@ def test_points_are_written_as_they_come() -> None:
 
 def test_points_are_not_held_back() -> None:
     file = io.BytesIO()
-    writer = geojson.writer(file, Layout(), PROMISE)
+    writer = geojson.open_writer(file, Layout(), PROMISE)
     writer.write(ROWS[0])
     assert file.getvalue().count(b'"Point"') == len(ROWS[0])
 
@@ -439,9 +442,9 @@ def test_without_points_there_is_no_box(tmp_path: Path, layout: Layout) -> None:
 
 
 def test_the_promise_is_read_again(tmp_path: Path) -> None:
-    assert geojson.promise_of(source(tmp_path, "a.geojson", written("geojson"))) == PROMISE
+    assert geojson.read_guarantee(source(tmp_path, "a.geojson", written("geojson"))) == PROMISE
     for content in (POINTS, "[]", '{"hereish": 1}', '{"hereish": {}}'):
-        assert geojson.promise_of(source(tmp_path, "b.geojson", content)) is None
+        assert geojson.read_guarantee(source(tmp_path, "b.geojson", content)) is None
 
 
 KEPT: dict[str, Any] = {
@@ -459,14 +462,14 @@ def test_kept_columns_are_json_and_read_again(tmp_path: Path, layout: Layout) ->
     rows = released([0, 1], [1.0, 2.0], [3.0, 4.0], trace=["a", "a"], kept=KEPT)
     content = written("geojson", rows, layout=layout)
     loaded(content)
-    piece = read(source(tmp_path, "a.geojson", content), Columns(keep=tuple(KEPT)))
-    assert piece.kept["ele"].tolist() == [1.5, None]
-    assert piece.kept["count"].tolist() == [3, 2**63 - 1]
-    assert piece.kept["mode"].tolist() == ["wälk", None]
-    assert piece.kept["mixed"].tolist() == ['{"a":"{1, 2}"}', None]
-    assert piece.kept["half"].tolist() == ["?", "b'x'"]
-    assert piece.kept["seen"].tolist() == ["2024-05-01T08:00:00.500000000", None]
-    assert traces(piece) == ["a", "a"]
+    batch = read(source(tmp_path, "a.geojson", content), Columns(keep=tuple(KEPT)))
+    assert batch.kept["ele"].tolist() == [1.5, None]
+    assert batch.kept["count"].tolist() == [3, 2**63 - 1]
+    assert batch.kept["mode"].tolist() == ["wälk", None]
+    assert batch.kept["mixed"].tolist() == ['{"a":"{1, 2}"}', None]
+    assert batch.kept["half"].tolist() == ["?", "b'x'"]
+    assert batch.kept["seen"].tolist() == ["2024-05-01T08:00:00.500000000", None]
+    assert traces(batch) == ["a", "a"]
 
 
 def test_geopandas_reads_both(tmp_path: Path) -> None:
@@ -488,18 +491,18 @@ def test_geopandas_reads_both(tmp_path: Path) -> None:
     assert list(frame["coordTimes"][0])[1] == "1970-01-01T00:00:00.00003Z"
 
 
-def same(piece: Piece, rows: Released) -> None:
-    """A piece has these rows, in any order."""
+def same(batch: RowBatch, rows: ReleasedRows) -> None:
+    """A batch has these rows, in any order."""
 
-    def listed(part: Piece | Released) -> list[Any]:
+    def listed(part: RowBatch | ReleasedRows) -> list[Any]:
         nobody = [""] * len(part)
         who = nobody if part.user is None else part.user.values()
         which = nobody if part.trace is None else part.trace.values()
         columns = (part.at_us.tolist(), part.lat.tolist(), part.lon.tolist())
         return sorted(zip(map(repr, who), map(repr, which), *columns, strict=True))
 
-    assert (piece.fault == Fault.NONE).all()
-    assert listed(piece) == listed(rows)
+    assert (batch.fault == Fault.NONE).all()
+    assert listed(batch) == listed(rows)
 
 
 text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
@@ -527,9 +530,9 @@ def test_what_is_written_is_read_again(
     given = released(at_us, lat, lon, user, trace)
     content = written("geojson", given, layout=layout)
     columns = Columns(user=layout.user, trace=layout.trace)
-    piece = read(source(tmp_path_factory.mktemp("again"), "a.geojson", content), columns)
-    same(piece, given)
-    assert (piece.layout.user, piece.layout.trace) == (layout.user, layout.trace)
+    batch = read(source(tmp_path_factory.mktemp("again"), "a.geojson", content), columns)
+    same(batch, given)
+    assert (batch.layout.user, batch.layout.trace) == (layout.user, layout.trace)
 
 
 def test_real_fixes_are_written_and_read_again(tmp_path: Path) -> None:

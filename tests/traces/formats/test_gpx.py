@@ -21,16 +21,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hereish.errors import ParameterError
-from hereish.traces.discovery import Source
+from hereish.traces.columns import Columns
+from hereish.traces.faults import Fault, UnreadableFileError
 from hereish.traces.formats import gpx
-from hereish.traces.table import Columns, Fault, Ids, Piece, Released, Unreadable
+from hereish.traces.formats.base import Source
+from hereish.traces.table import Ids, ReleasedRows, RowBatch
 from tests.support.markup_samples import (
     GPX,
     LATS,
     LONS,
     PROMISE,
+    batches,
     faults,
-    pieces,
     read,
     read_until_broken,
     released,
@@ -66,24 +68,24 @@ def fix(lat: str = 'lat="1.25"', lon: str = 'lon="2.5"', time: str = "2024-05-01
 
 
 def test_the_points_of_all_tracks_are_read_and_nothing_else(tmp_path: Path) -> None:
-    piece = read(source(tmp_path, "a.gpx", GPX))
-    assert faults(piece) == [Fault.NONE] * 3
-    assert piece.lat.tolist() == list(LATS)
-    assert piece.lon.tolist() == list(LONS)
-    assert piece.at_us.tolist() == [MAY_1_US, MAY_1_US + 1_500_000, MAY_1_US + DAY_US]
-    assert piece.line.tolist() == [8, 11, 14]
-    assert piece.user is None
-    assert piece.trace is not None
-    assert piece.trace.values() == [1, 1, 2]
-    assert piece.layout.numbered
-    assert piece.kept == {}
-    assert piece.done == 1.0
+    batch = read(source(tmp_path, "a.gpx", GPX))
+    assert faults(batch) == [Fault.NONE] * 3
+    assert batch.lat.tolist() == list(LATS)
+    assert batch.lon.tolist() == list(LONS)
+    assert batch.at_us.tolist() == [MAY_1_US, MAY_1_US + 1_500_000, MAY_1_US + DAY_US]
+    assert batch.line.tolist() == [8, 11, 14]
+    assert batch.user is None
+    assert batch.trace is not None
+    assert batch.trace.values() == [1, 1, 2]
+    assert batch.layout.numbered
+    assert batch.kept == {}
+    assert batch.done == 1.0
 
 
 @pytest.mark.parametrize("space", ['xmlns="http://www.topografix.com/GPX/1/0"', ""])
 def test_older_files_and_such_without_a_namespace_are_read(tmp_path: Path, space: str) -> None:
-    piece = read(source(tmp_path, "a.gpx", file(track(fix()), space=space)))
-    assert piece.lat.tolist() == [1.25]
+    batch = read(source(tmp_path, "a.gpx", file(track(fix()), space=space)))
+    assert batch.lat.tolist() == [1.25]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "iso-8859-1", "windows-1252"])
@@ -91,8 +93,8 @@ def test_an_encoding_that_is_declared_is_read(tmp_path: Path, encoding: str) -> 
     text = f'<?xml version="1.0" encoding="{encoding}"?>' + file(
         track("<trkpt lat='1' lon='2'><time>2024-05-01T08:00:00Z</time><sym>é</sym></trkpt>")
     )
-    piece = read(source(tmp_path, "a.gpx", text.encode(encoding)), Columns(keep=("sym",)))
-    assert piece.kept["sym"].tolist() == ["é"]
+    batch = read(source(tmp_path, "a.gpx", text.encode(encoding)), Columns(keep=("sym",)))
+    assert batch.kept["sym"].tolist() == ["é"]
 
 
 @pytest.mark.parametrize(
@@ -122,9 +124,9 @@ def test_an_encoding_that_is_declared_is_read(tmp_path: Path, encoding: str) -> 
 def test_a_point_that_cannot_be_used_is_marked_and_the_rest_is_read(
     tmp_path: Path, point: str, fault: Fault
 ) -> None:
-    piece = read(source(tmp_path, "a.gpx", file(track(fix() + point + fix()))))
-    assert faults(piece) == [Fault.NONE, fault, Fault.NONE]
-    assert piece.line.tolist() == [3, 4, 4 + point.count("\n")]
+    batch = read(source(tmp_path, "a.gpx", file(track(fix() + point + fix()))))
+    assert faults(batch) == [Fault.NONE, fault, Fault.NONE]
+    assert batch.line.tolist() == [3, 4, 4 + point.count("\n")]
 
 
 def test_times_without_a_zone_are_of_the_zone_that_is_given(tmp_path: Path) -> None:
@@ -135,9 +137,9 @@ def test_times_without_a_zone_are_of_the_zone_that_is_given(tmp_path: Path) -> N
 
 
 def test_only_what_is_kept_is_kept(tmp_path: Path) -> None:
-    piece = read(source(tmp_path, "a.gpx", GPX), Columns(keep=("ele", "hr")))
-    assert piece.kept["ele"].tolist() == ["411.5", None, None]
-    assert piece.kept["hr"].tolist() == ["61", None, None]
+    batch = read(source(tmp_path, "a.gpx", GPX), Columns(keep=("ele", "hr")))
+    assert batch.kept["ele"].tolist() == ["411.5", None, None]
+    assert batch.kept["hr"].tolist() == ["61", None, None]
     with pytest.raises(ParameterError, match="no 'sat' to keep"):
         read(source(tmp_path, "a.gpx", GPX), Columns(keep=("ele", "sat")))
 
@@ -178,19 +180,19 @@ def test_the_points_before_a_break_are_read(tmp_path: Path) -> None:
         (GPX.index("<time>2024-05-01T08:00:01"), "ends too early", 1, 11),
     ):
         found, problem = read_until_broken(source(tmp_path, "a.gpx", GPX[:cut]))
-        assert [len(piece) for piece in found] == [rows]
-        assert isinstance(problem, Unreadable)
-        assert why in problem.why
+        assert [len(batch) for batch in found] == [rows]
+        assert isinstance(problem, UnreadableFileError)
+        assert why in problem.reason
         assert problem.line == line
     found, problem = read_until_broken(source(tmp_path, "a.gpx", GPX.replace("</gpx>", "</trk>")))
-    assert [len(piece) for piece in found] == [3]
+    assert [len(batch) for batch in found] == [3]
     assert str(problem) == "line 16: its XML is broken: mismatched tag"
 
 
 def test_a_long_file_is_one_piece_with_its_tracks_in_order(tmp_path: Path) -> None:
     many = 70_000
     text = file(*(track(fix() * (many // 2)) for _ in range(2)))
-    (found,) = pieces(source(tmp_path, "a.gpx", text))
+    (found,) = batches(source(tmp_path, "a.gpx", text))
     assert len(found) == many
     assert found.done == 1.0
     assert found.trace is not None
@@ -199,7 +201,7 @@ def test_a_long_file_is_one_piece_with_its_tracks_in_order(tmp_path: Path) -> No
     assert sorted(traces) == [1] * (many // 2) + [2] * (many // 2)
     assert len(set(traces[: many // 2])) == 1
     assert found.line.tolist()[-1] == many + 4
-    (packed,) = pieces(source(tmp_path, "a.gpx.gz", gzip.compress(text.encode())))
+    (packed,) = batches(source(tmp_path, "a.gpx.gz", gzip.compress(text.encode())))
     assert len(packed) == many
 
 
@@ -208,15 +210,15 @@ def test_a_damaged_archive_is_refused_after_the_points_that_can_be_read(tmp_path
     for content in (whole[:-4], whole[:-8] + b"damaged!", GPX.encode()):
         found, problem = read_until_broken(source(tmp_path, "a.gpx.gz", content))
         assert sum(map(len, found)) in (0, 3)
-        assert str(problem) == "its compression is damaged"
+        assert str(problem) == "it is not a gzip file, or a damaged one"
 
 
 def test_standard_input_is_read_and_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     given = io.BytesIO(GPX.encode())
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given))
-    piece = read(Source(None, "gpx", Path("stdin.gpx")))
-    assert len(piece) == 3
-    assert piece.done == 1.0
+    batch = read(Source(None, gpx.FORMAT, Path("stdin.gpx")))
+    assert len(batch) == 3
+    assert batch.done == 1.0
     assert not given.closed
 
 
@@ -229,13 +231,13 @@ def test_users_and_traces_are_read_from_our_own_files(tmp_path: Path) -> None:
     text = file(
         track(fix(), ids("ann", "t1")), track(fix(), ids(" bob", "t1")), track(fix(), ids())
     )
-    piece = read(source(tmp_path, "a.gpx", text))
-    assert piece.user is not None
-    assert piece.trace is not None
-    assert piece.user.values()[:2] == ["ann", " bob"]
-    assert piece.trace.values() == ["t1", "t1", 1]
-    assert piece.layout.numbered  # the third has a number, and the others have ids
-    assert faults(piece) == [Fault.NONE, Fault.NONE, Fault.USER]
+    batch = read(source(tmp_path, "a.gpx", text))
+    assert batch.user is not None
+    assert batch.trace is not None
+    assert batch.user.values()[:2] == ["ann", " bob"]
+    assert batch.trace.values() == ["t1", "t1", 1]
+    assert batch.layout.numbered  # the third has a number, and the others have ids
+    assert faults(batch) == [Fault.NONE, Fault.NONE, Fault.USER]
 
 
 def test_a_user_after_a_piece_without_is_refused(tmp_path: Path) -> None:
@@ -243,16 +245,16 @@ def test_a_user_after_a_piece_without_is_refused(tmp_path: Path) -> None:
     found, problem = read_until_broken(source(tmp_path, "a.gpx", text))
     assert len(found) == 1
     assert found[0].user is None
-    assert isinstance(problem, Unreadable)
-    assert "has a user" in problem.why
+    assert isinstance(problem, UnreadableFileError)
+    assert "has a user" in problem.reason
     assert problem.line == 70_005
 
 
 def test_elements_of_other_namespaces_are_no_ids(tmp_path: Path) -> None:
     text = file(track(fix(), ids("ann", "t1").replace(gpx.NAMESPACE, "urn:other")))
-    piece = read(source(tmp_path, "a.gpx", text))
-    assert piece.user is None
-    assert piece.layout.numbered
+    batch = read(source(tmp_path, "a.gpx", text))
+    assert batch.user is None
+    assert batch.layout.numbered
 
 
 # Rows of two users and three traces, interleaved and out of order, in two parts.
@@ -321,7 +323,7 @@ def test_tracks_come_as_they_first_appear_and_points_in_order_of_time() -> None:
 def test_the_promise_is_told_and_read_again(tmp_path: Path) -> None:
     content = written("gpx", *ROWS)
     top = ET.fromstring(content)  # noqa: S314  # our own text
-    assert top.findtext("metadata/desc", namespaces=SPACE) == PROMISE.guarantee
+    assert top.findtext("metadata/desc", namespaces=SPACE) == PROMISE.statement
     told = top.find("metadata/extensions/hereish:promise", SPACE)
     assert told is not None
     assert told.attrib == {
@@ -330,8 +332,8 @@ def test_the_promise_is_told_and_read_again(tmp_path: Path) -> None:
         "time-zone": "Europe/Berlin",
         "private": "true",
     }
-    assert gpx.promise_of(source(tmp_path, "a.gpx", content)) == PROMISE
-    assert gpx.promise_of(source(tmp_path, "b.gpx", GPX)) is None
+    assert gpx.read_guarantee(source(tmp_path, "a.gpx", content)) == PROMISE
+    assert gpx.read_guarantee(source(tmp_path, "b.gpx", GPX)) is None
 
 
 def test_nothing_but_the_rows_is_written() -> None:
@@ -364,32 +366,32 @@ def test_kept_columns_are_written_and_read_again(tmp_path: Path) -> None:
     rows = released([0, 1], [1.0, 2.0], [3.0, 4.0], kept=kept)
     other = released([2], [1.0], [3.0])
     again = source(tmp_path, "a.gpx", written("gpx", rows, other))
-    piece = read(again, Columns(keep=("ele", "mode", "seen")))
-    assert piece.kept["ele"].tolist() == ["1.5", None, None]
-    assert piece.kept["mode"].tolist() == ["walk & <run>", None, None]
-    assert piece.kept["seen"].tolist() == ["2024-05-01T08:00:00.500000000", None, None]
+    batch = read(again, Columns(keep=("ele", "mode", "seen")))
+    assert batch.kept["ele"].tolist() == ["1.5", None, None]
+    assert batch.kept["mode"].tolist() == ["walk & <run>", None, None]
+    assert batch.kept["seen"].tolist() == ["2024-05-01T08:00:00.500000000", None, None]
     assert read(again).kept == {}
 
 
 def test_characters_that_xml_forbids_are_replaced(tmp_path: Path) -> None:
     rows = released([0], [1.0], [2.0], user=["a\x00\x1f\ud800\ufffe\U0001f600"], trace=["\t \r\n<"])
-    piece = read(source(tmp_path, "a.gpx", written("gpx", rows)))
-    assert piece.user is not None
-    assert piece.trace is not None
-    assert piece.user.values() == ["a\ufffd\ufffd\ufffd\ufffd\U0001f600"]
-    assert piece.trace.values() == ["\t \r\n<"]
+    batch = read(source(tmp_path, "a.gpx", written("gpx", rows)))
+    assert batch.user is not None
+    assert batch.trace is not None
+    assert batch.user.values() == ["a\ufffd\ufffd\ufffd\ufffd\U0001f600"]
+    assert batch.trace.values() == ["\t \r\n<"]
 
 
-def same(piece: Piece, rows: Released) -> None:
-    """A piece has these rows, with ids as text."""
+def same(batch: RowBatch, rows: ReleasedRows) -> None:
+    """A batch has these rows, with ids as text."""
 
     def listed(at_us: Any, lat: Any, lon: Any, user: Ids | None, trace: Ids | None) -> list[Any]:
         who = [""] * len(at_us) if user is None else list(map(str, user.values()))
         which = [""] * len(at_us) if trace is None else list(map(str, trace.values()))
         return sorted(zip(who, which, at_us.tolist(), lat.tolist(), lon.tolist(), strict=True))
 
-    assert (piece.fault == Fault.NONE).all()
-    assert listed(piece.at_us, piece.lat, piece.lon, piece.user, piece.trace) == listed(
+    assert (batch.fault == Fault.NONE).all()
+    assert listed(batch.at_us, batch.lat, batch.lon, batch.user, batch.trace) == listed(
         rows.at_us, rows.lat, rows.lon, rows.user, rows.trace
     )
 
@@ -432,7 +434,7 @@ def test_real_fixes_are_written_and_read_again(tmp_path: Path, schema: xmlschema
         at_us, table["lat"].to_pylist(), table["lon"].to_pylist(), table["user"].to_pylist()
     )
     content = written("gpx", *(rows.take(np.arange(i, i + 1000)) for i in range(0, 5000, 1000)))
-    piece = read(source(tmp_path, "a.gpx", content))
-    same(replace(piece, trace=None), rows)
+    batch = read(source(tmp_path, "a.gpx", content))
+    same(replace(batch, trace=None), rows)
     assert gpxpy.parse(content.decode()).get_points_no() == len(rows)
     schema.validate(io.BytesIO(content))
