@@ -18,12 +18,15 @@ from hereish.traces.formats.registry import get_format
 from hereish.traces.guarantee import GuaranteeMetadata
 from hereish.traces.table import Ids, ReleasedRows, RowBatch
 
+MAY_1_US = 1_714_550_400_000_000  # 08:00 in UTC
+DAY_US = 86_400_000_000
+
 # The digits of these places are nowhere else, so that a search for them finds every leak.
 LATS = (48.7361901, 48.7361902, -12.7361903)
 LONS = (11.5824701, 11.5824702, -77.5824703)
 SECRET_DIGITS = ("73619", "58247")
 
-PROMISE = GuaranteeMetadata(
+GUARANTEE = GuaranteeMetadata(
     'Nobody can tell < 100 m & "more".', True, 0.023, "day", "Europe/Berlin"
 )
 
@@ -107,7 +110,7 @@ def read_until_broken(
     if problem is not None:
         check_silent(problem)
     for batch in found:
-        check_piece(batch)
+        check_batch(batch)
     return found, problem
 
 
@@ -120,7 +123,7 @@ def check_silent(error: BaseException) -> None:
         seen = seen.__cause__ or seen.__context__
 
 
-def check_piece(batch: RowBatch) -> None:
+def check_batch(batch: RowBatch) -> None:
     """All columns are of one length and of the types that were agreed."""
     rows = len(batch)
     assert rows > 0
@@ -187,7 +190,7 @@ def released(
 def written(form: str, *rows: ReleasedRows, layout: Layout | None = None) -> bytes:
     """A file of these rows."""
     file = io.BytesIO()
-    writer = get_format(form).open_writer(file, layout or Layout(), PROMISE)
+    writer = get_format(form).open_writer(file, layout or Layout(), GUARANTEE)
     for part in rows:
         writer.write(part)
     writer.finish()

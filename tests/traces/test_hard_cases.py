@@ -17,7 +17,7 @@ from hereish.traces.budgets import EachTrace
 from hereish.traces.columns import Columns
 from hereish.traces.files import load_rows, read_guarantee, sanitize_files
 from hereish.traces.formats import _markup, gpx
-from tests.traces.test_files import BUDGET, NOON, PRIVACY, M, released, rows, spent, table
+from tests.support.trace_tables import BUDGET, NOON, PRIVACY, M, released, rows, spent, table
 
 
 def test_spellings_of_one_user_share_one_budget(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from hereish.traces.table import Ids, ReleasedRows, RowBatch
 from tests.support.paths import DATA
 
 BEIJING = "Asia/Shanghai"
-PROMISE = GuaranteeMetadata("ln 10 within 100 m\nfor a day", time_zone=BEIJING)
+GUARANTEE = GuaranteeMetadata("ln 10 within 100 m\nfor a day", time_zone=BEIJING)
 QUICK = settings(derandomize=True, deadline=None, max_examples=200)
 HEADER = (
     "Geolife trajectory\r\nWGS 84\r\nAltitude is in Feet\r\nReserved 3\r\n"
@@ -61,7 +61,7 @@ def error(form: ModuleType, folder: Path, content: str | bytes, **columns: Any) 
 
 
 def file_of(
-    form: ModuleType, rows: RowBatch, guarantee: GuaranteeMetadata = PROMISE, **changes: Any
+    form: ModuleType, rows: RowBatch, guarantee: GuaranteeMetadata = GUARANTEE, **changes: Any
 ) -> bytes:
     count = len(rows)
     fields = {"user": rows.user, "trace": rows.trace, "kept": rows.kept} | changes

@@ -1,10 +1,10 @@
+"""CSV files are read: columns, times, numbers, faults, and what is not a table."""
+
 from __future__ import annotations
 
 import gzip
-import io
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -12,69 +12,27 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from hereish.errors import HereishError, ParameterError
+from hereish.errors import ParameterError
 from hereish.traces.columns import Columns, Layout
 from hereish.traces.faults import Fault, UnreadableFileError
 from hereish.traces.formats import _text, delimited
 from hereish.traces.formats._times import TimeParser
 from hereish.traces.formats.base import Source
-from hereish.traces.guarantee import GuaranteeMetadata
-from hereish.traces.table import Ids, ReleasedRows, RowBatch
+from tests.support.csv_samples import (
+    HEADER,
+    QUICK,
+    ROW,
+    csv_of,
+    error,
+    one,
+    read,
+    released,
+    written,
+)
 from tests.support.paths import DATA
-
-PROMISE = GuaranteeMetadata("eps for each user and day")
-QUICK = settings(derandomize=True, deadline=None, max_examples=200)
-HEADER = "user,time,lat,lon\n"
-ROW = "anna,2024-05-01T08:00:00Z,60.17,24.94\n"
-
-
-def read(path: Path, **columns: Any) -> list[RowBatch]:
-    return list(delimited.read(Source(path, delimited.FORMAT, Path(path.name)), Columns(**columns)))
-
-
-def written(folder: Path, content: str | bytes, name: str = "in.csv") -> Path:
-    path = folder / name
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
-def one(folder: Path, content: str | bytes, **columns: Any) -> RowBatch:
-    (batch,) = read(written(folder, content), **columns)
-    return batch
-
-
-def error(folder: Path, content: str | bytes, **columns: Any) -> HereishError:
-    with pytest.raises(HereishError) as caught:
-        one(folder, content, **columns)
-    return caught.value
-
-
-def released(batch: RowBatch, **changes: Any) -> ReleasedRows:
-    count = len(batch)
-    fields: dict[str, Any] = {
-        "kind": np.zeros(count, dtype=np.uint8),
-        "cost": np.full(count, 0.001),
-        "user": batch.user,
-        "trace": batch.trace,
-        "kept": batch.kept,
-    }
-    return ReleasedRows(batch.at_us, batch.lat, batch.lon, **(fields | changes))
-
-
-def csv_of(rows: Sequence[ReleasedRows], layout: Layout | None = None) -> bytes:
-    file = io.BytesIO()
-    writer = delimited.open_writer(file, layout or Layout(), PROMISE)
-    for some in rows:
-        writer.write(some)
-    writer.finish()
-    assert not file.closed
-    return file.getvalue()
-
-
-# Reading.
 
 
 def test_the_real_window_is_read_as_pandas_reads_it_and_comes_back(tmp_path: Path) -> None:
@@ -412,98 +370,3 @@ def test_standard_input_is_read_without_seeking() -> None:
         [sys.executable, "-c", program], input=(HEADER + ROW * 3).encode(), capture_output=True
     )
     assert (ran.stdout.decode().split(), ran.stderr) == (["3", "0", "0.0", "False"], b"")
-
-
-# Writing.
-
-
-def test_what_is_written_is_plain(tmp_path: Path) -> None:
-    batch = one(
-        tmp_path,
-        "who,trip,t,lat,lon,note,speed\n"
-        'a b,1,2024-05-01T08:00:00Z,60.17,24.94,"x, y",88\n'
-        "=1+1,2,2024-05-01T08:00:00.25Z,-0.1,1e-7,,99\n",
-        user="who",
-        keep=("note",),
-    )
-    kind = np.array([2, 0], dtype=np.uint8)
-    out = csv_of([released(batch, kind=kind, cost=np.array([0.1, 0.0]))], batch.layout)
-    assert out.decode() == (
-        "who,trip,t,lat,lon,kind,cost,note\n"
-        'a b,1,2024-05-01T08:00:00Z,60.17,24.94,untested,0.1,"x, y"\n'
-        "=1+1,2,2024-05-01T08:00:00.25Z,-0.1,1e-07,hard,0.0,\n"
-    )
-
-
-def test_columns_are_those_of_the_first_rows(tmp_path: Path) -> None:
-    batch = one(tmp_path, HEADER + ROW)
-    assert csv_of([]) == b"time,lat,lon,kind,cost\n"
-    alone = csv_of([released(batch, user=None)])
-    assert alone.splitlines()[0] == b"time,lat,lon,kind,cost"
-    lines = csv_of([released(batch), released(batch, user=None)]).decode().splitlines()
-    assert lines == [
-        "user,time,lat,lon,kind,cost",
-        "anna,2024-05-01T08:00:00Z,60.17,24.94,hard,0.001",
-        ",2024-05-01T08:00:00Z,60.17,24.94,hard,0.001",
-    ]
-
-
-def test_kept_values_of_other_kinds_are_written_as_they_read(tmp_path: Path) -> None:
-    batch = one(tmp_path, HEADER + ROW)
-    kept = {
-        "day": np.array(["2024-05-01T01:02:03"], dtype="datetime64[ns]"),
-        "n": np.array([7]),
-        "nothing": np.array([None], dtype=object),
-    }
-    line = csv_of([released(batch, kept=kept)]).decode().splitlines()[1]
-    assert line.endswith("hard,0.001,2024-05-01T01:02:03.000000000,7,")
-
-
-def test_a_kept_column_never_stands_in_for_a_released_one(tmp_path: Path) -> None:
-    batch = one(tmp_path, HEADER + ROW)
-    for name in ("lat", "time", "cost"):
-        with pytest.raises(ParameterError, match=name):
-            csv_of([released(batch, kept={name: batch.lat})])
-
-
-def test_an_id_that_is_no_text_is_written_all_the_same(tmp_path: Path) -> None:
-    batch = one(tmp_path, HEADER + ROW)
-    ids = Ids(np.zeros(1, dtype=np.int64), ["a\ud800"])
-    assert b"a\\ud800," in csv_of([released(batch, user=ids)])
-
-
-IDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(
-    lambda text: text.strip()
-)
-INSTANTS = st.integers(-2_000_000_000_000_000, 4_000_000_000_000_000)
-PLACE = st.floats(-180, 180)
-
-
-@QUICK
-@given(st.lists(st.tuples(IDS, IDS, INSTANTS, PLACE, PLACE, st.text("a,;\"'\r\n\t =")), min_size=1))
-def test_whatever_is_written_is_read_back(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, int, float, float, str]]
-) -> None:
-    users, traces, at_us, lat, lon, notes = zip(*rows, strict=True)
-    count = len(rows)
-    out = ReleasedRows(
-        np.array(at_us, dtype=np.int64),
-        np.array(lat),
-        np.array(lon),
-        np.zeros(count, dtype=np.uint8),
-        np.ones(count),
-        Ids.of(users),
-        Ids.of(traces),
-        {"note": np.array([*notes, None], dtype=object)[:-1]},
-    )
-    path = written(tmp_path_factory.getbasetemp(), csv_of([out]), "round.csv")
-    (back,) = read(path, keep=("note",))
-    assert not back.fault.any()
-    assert back.user is not None
-    assert back.trace is not None
-    assert back.user.values() == list(users)
-    assert back.trace.values() == list(traces)
-    assert back.at_us.tolist() == list(at_us)
-    assert back.lat.tolist() == list(lat)
-    assert back.lon.tolist() == list(lon)
-    assert back.kept["note"].tolist() == list(notes)
