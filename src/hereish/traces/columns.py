@@ -64,9 +64,10 @@ class Columns:
 
         Raises if a column to keep is missing, or if two roles would read the same column.
         """
-        optional = {role: self.find(role, available) for role in ("user", "trace")}
+        different = list(dict.fromkeys(available))
+        optional = {role: self.find(role, different) for role in ("user", "trace")}
         names = {role: name for role, name in optional.items() if name is not None}
-        names |= {role: self.require(role, available) for role in required}
+        names |= {role: self.require(role, different) for role in required}
         for name in self.keep:
             if name not in available:
                 raise ParameterError(

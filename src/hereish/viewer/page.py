@@ -47,8 +47,8 @@ def page(
         "users": pairs.names,
         "kinds": RELEASED_KINDS,
         "zone": zone,
-        "promise": guarantee and {"guarantee": guarantee.statement, "private": guarantee.private},
-        "strangers": pairs.unmatched,
+        "guarantee": guarantee and {"statement": guarantee.statement, "private": guarantee.private},
+        "unmatched": pairs.unmatched,
         "left_out": left_out,
         "views": views,
     }
@@ -58,7 +58,7 @@ def page(
         policy=html.escape(content_security_policy([library, script], [style, *_PLOTLY_STYLES])),
         style=style,
         taken="".join(f'<meta id="{name}">' for name in dict.fromkeys(_SHEET.findall(library))),
-        story=json_for_script(data),
+        page_data=json_for_script(data),
         library=library,
         script=script,
     )

@@ -174,7 +174,7 @@ def test_columns_that_are_not_there_or_of_the_wrong_kind_are_named(tmp_path: Pat
         load_rows([path], Columns())
     for columns, words in (
         (Columns(user="nobody"), "no column 'nobody'; found 'user'"),
-        (Columns(lat="trace"), "'trace' is asked for twice"),
+        (Columns(lat="trace"), "'trace', 'lon' must differ"),
         (Columns(keep=("height",)), "no column 'height' to keep"),
         (Columns(user="speed"), "must hold texts or whole numbers"),
     ):
