@@ -26,6 +26,8 @@ FORMER_NAMES = {
     "hereish.sample": "hereish.synthetic",
     "hereish.sending": "hereish.client.requests",
     "hereish.answers": "hereish.client.responses",
+    "hereish.traces.piece": "hereish.traces.columns",
+    "hereish.traces.rows": "hereish.traces.budgets",
 }
 
 

@@ -16,7 +16,9 @@ from typing import NamedTuple
 
 import pytest
 
-from hereish.traces import discovery, table
+from hereish.traces.columns import USUAL_NAMES
+from hereish.traces.faults import FAULT_REASONS
+from hereish.traces.formats.registry import FORMATS
 from tests.support.paths import ROOT
 
 PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
@@ -147,15 +149,14 @@ def anchors(text: str) -> set[str]:
 def test_the_page_of_files_knows_all_formats_names_and_faults() -> None:
     page = (ROOT / "docs" / "files.md").read_text("utf-8")
     text = " ".join(page.split())
-    for endings in discovery.ENDINGS.values():
-        for ending in endings:
-            assert f"`{ending}`" in text
-    for form in discovery.FORMATS:
-        assert f"`{form}`" in text
-    for role, names in table.USUAL.items():
+    for form in FORMATS.values():
+        for extension in form.extensions:
+            assert f"`{extension}`" in text
+        assert f"`{form.name}`" in text
+    for role, names in USUAL_NAMES.items():
         assert f"| `--{role}` | {', '.join(f'`{name}`' for name in names)} |" in text
     listed = re.findall(r"(?<=The reasons are\n\n)(?:\* .+\n)+", page)
-    assert listed == ["".join(f"* {words}\n" for words in table.FAULTS.values())]
+    assert listed == ["".join(f"* {words}\n" for words in FAULT_REASONS.values())]
 
 
 def test_a_dense_log_is_as_the_tutorial_says(tmp_path: Path) -> None:

@@ -11,15 +11,24 @@ from typing import Any
 import numpy as np
 
 from hereish.errors import HereishError
-from hereish.traces.discovery import Source, module
-from hereish.traces.table import Columns, Fault, Ids, Layout, Piece, Promise, Released, Unreadable
+from hereish.traces.columns import Columns, Layout
+from hereish.traces.faults import Fault, UnreadableFileError
+from hereish.traces.formats.base import Source
+from hereish.traces.formats.registry import get_format
+from hereish.traces.guarantee import GuaranteeMetadata
+from hereish.traces.table import Ids, ReleasedRows, RowBatch
+
+MAY_1_US = 1_714_550_400_000_000  # 08:00 in UTC
+DAY_US = 86_400_000_000
 
 # The digits of these places are nowhere else, so that a search for them finds every leak.
 LATS = (48.7361901, 48.7361902, -12.7361903)
 LONS = (11.5824701, 11.5824702, -77.5824703)
 SECRET_DIGITS = ("73619", "58247")
 
-PROMISE = Promise('Nobody can tell < 100 m & "more".', True, 0.023, "day", "Europe/Berlin")
+GUARANTEE = GuaranteeMetadata(
+    'Nobody can tell < 100 m & "more".', True, 0.023, "day", "Europe/Berlin"
+)
 
 GPX = f"""<?xml version="1.0" encoding="UTF-8"?>
 <gpx version="1.1" creator="phone" xmlns="http://www.topografix.com/GPX/1/1"
@@ -75,33 +84,33 @@ def source(folder: Path, name: str, content: str | bytes) -> Source:
     path = folder / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     form = "gpx" if "gpx" in name else "geojson"
-    return Source(path, form, Path(name))
+    return Source(path, get_format(form), Path(name))
 
 
-def pieces(source: Source, columns: Columns | None = None) -> list[Piece]:
-    return list(module(source.format).read(source, columns or Columns()))
+def batches(source: Source, columns: Columns | None = None) -> list[RowBatch]:
+    return list(source.format.read(source, columns or Columns()))
 
 
-def read(source: Source, columns: Columns | None = None) -> Piece:
-    """A file that is one piece."""
-    (piece,) = pieces(source, columns)
-    return piece
+def read(source: Source, columns: Columns | None = None) -> RowBatch:
+    """A file that is one batch."""
+    (batch,) = batches(source, columns)
+    return batch
 
 
 def read_until_broken(
     source: Source, columns: Columns | None = None
-) -> tuple[list[Piece], HereishError | None]:
+) -> tuple[list[RowBatch], HereishError | None]:
     """What came before an error, and the error, which tells nothing."""
-    found: list[Piece] = []
+    found: list[RowBatch] = []
     problem: HereishError | None = None
     try:
-        found.extend(module(source.format).read(source, columns or Columns()))
+        found.extend(source.format.read(source, columns or Columns()))
     except HereishError as error:
         problem = error
     if problem is not None:
         check_silent(problem)
-    for piece in found:
-        check_piece(piece)
+    for batch in found:
+        check_batch(batch)
     return found, problem
 
 
@@ -114,47 +123,47 @@ def check_silent(error: BaseException) -> None:
         seen = seen.__cause__ or seen.__context__
 
 
-def check_piece(piece: Piece) -> None:
+def check_batch(batch: RowBatch) -> None:
     """All columns are of one length and of the types that were agreed."""
-    rows = len(piece)
+    rows = len(batch)
     assert rows > 0
     columns: list[Any] = [
-        piece.line,
-        piece.at_us,
-        piece.lat,
-        piece.lon,
-        piece.fault,
-        *piece.kept.values(),
+        batch.line,
+        batch.at_us,
+        batch.lat,
+        batch.lon,
+        batch.fault,
+        *batch.kept.values(),
     ]
     assert all(column.shape == (rows,) for column in columns)
-    assert piece.line.dtype == piece.at_us.dtype == np.int64
-    assert piece.lat.dtype == piece.lon.dtype == np.float64
-    assert piece.fault.dtype == np.uint8
-    assert set(piece.fault.tolist()) <= set(Fault)
-    good = piece.fault == Fault.NONE
-    assert np.isfinite(piece.lat[good]).all()
-    assert np.isfinite(piece.lon[good]).all()
-    assert (piece.line > 0).all()
-    assert 0 <= piece.done <= 1
-    for ids in (piece.user, piece.trace):
+    assert batch.line.dtype == batch.at_us.dtype == np.int64
+    assert batch.lat.dtype == batch.lon.dtype == np.float64
+    assert batch.fault.dtype == np.uint8
+    assert set(batch.fault.tolist()) <= set(Fault)
+    good = batch.fault == Fault.NONE
+    assert np.isfinite(batch.lat[good]).all()
+    assert np.isfinite(batch.lon[good]).all()
+    assert (batch.line > 0).all()
+    assert 0 <= batch.done <= 1
+    for ids in (batch.user, batch.trace):
         if ids is not None:
             assert ids.codes.shape == (rows,)
             assert len(set(ids.names)) == len(ids.names)
             assert all(type(name) in (str, int) for name in ids.names)
             assert len(ids.values()) == rows
-    assert "Piece of" in repr(piece)
+    assert "RowBatch of" in repr(batch)
 
 
 def unreadable(source: Source, columns: Columns | None = None) -> tuple[str, int | None]:
     """What is wrong with a file of which nothing can be read."""
     found, problem = read_until_broken(source, columns)
     assert found == []
-    assert isinstance(problem, Unreadable)
-    return problem.why, problem.line
+    assert isinstance(problem, UnreadableFileError)
+    return problem.reason, problem.line
 
 
-def faults(piece: Piece) -> list[Fault]:
-    return [Fault(fault) for fault in piece.fault.tolist()]
+def faults(batch: RowBatch) -> list[Fault]:
+    return [Fault(fault) for fault in batch.fault.tolist()]
 
 
 def released(
@@ -164,9 +173,9 @@ def released(
     user: Sequence[str | int] | None = None,
     trace: Sequence[str | int] | None = None,
     kept: Mapping[str, np.typing.NDArray[Any]] | None = None,
-) -> Released:
+) -> ReleasedRows:
     rows = len(at_us)
-    return Released(
+    return ReleasedRows(
         at_us=np.array(at_us, dtype=np.int64),
         lat=np.array(lat, dtype=np.float64),
         lon=np.array(lon, dtype=np.float64),
@@ -178,10 +187,10 @@ def released(
     )
 
 
-def written(form: str, *rows: Released, layout: Layout | None = None) -> bytes:
+def written(form: str, *rows: ReleasedRows, layout: Layout | None = None) -> bytes:
     """A file of these rows."""
     file = io.BytesIO()
-    writer = module(form).writer(file, layout or Layout(), PROMISE)
+    writer = get_format(form).open_writer(file, layout or Layout(), GUARANTEE)
     for part in rows:
         writer.write(part)
     writer.finish()

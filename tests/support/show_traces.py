@@ -11,21 +11,22 @@ from numpy.typing import ArrayLike
 import hereish
 from hereish import synthetic
 from hereish.traces.budgets import sanitize_rows
-from hereish.traces.table import Ids, Piece, Promise
+from hereish.traces.guarantee import GuaranteeMetadata
+from hereish.traces.table import Ids, RowBatch
 
 HELSINKI = synthetic.TIME_ZONE
 DAY_S = 86_400
 
 
-def piece(
+def batch(
     at_s: ArrayLike,
     points: ArrayLike,
     user: Sequence[object] | None = None,
     **kept: Sequence[object],
-) -> Piece:
+) -> RowBatch:
     at_us = np.round(np.asarray(at_s, dtype=np.float64) * 1e6).astype(np.int64)
     places = np.asarray(points, dtype=np.float64)
-    return Piece(
+    return RowBatch(
         line=np.arange(len(at_us)) + 2,
         at_us=at_us,
         lat=places[:, 0],
@@ -38,8 +39,8 @@ def piece(
 
 def people(
     users: int = 2, days: int = 2, names: Sequence[str] | None = None
-) -> tuple[Piece, Piece, Promise]:
-    """A true piece, its reports, and what was promised."""
+) -> tuple[RowBatch, RowBatch, GuaranteeMetadata]:
+    """A true batch, its reports, and what was promised."""
     day = synthetic.day(users=users)
     code = np.repeat(np.arange(users), np.diff(day.offsets))
     at_s = np.concatenate([day.at_s + DAY_S * i for i in range(days)])
@@ -54,12 +55,12 @@ def people(
     out = sanitize_rows(m, codes, called, points, at_s, seed=11)
     user = [called[i] for i in codes]
     there = np.flatnonzero(out.released)
-    reported = piece(
+    reported = batch(
         at_s[there],
         out.value[there],
         [user[i] for i in there],
         kind=out.kind[there].tolist(),
         cost=out.cost[there].tolist(),
     )
-    promise = Promise(m.guarantee, True, m.privacy.eps_per_m, "day", HELSINKI)
-    return piece(at_s, points, user), reported, promise
+    guarantee = GuaranteeMetadata(m.guarantee, True, m.privacy.eps_per_m, "day", HELSINKI)
+    return batch(at_s, points, user), reported, guarantee

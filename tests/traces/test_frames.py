@@ -217,11 +217,11 @@ def test_without_narwhals_it_says_what_to_install() -> None:
 def test_a_table_in_pieces_has_one_budget_for_each_user_and_day() -> None:
     frame = shuffled().sort_values("when")
     budgets = Budgets(M)
-    pieces = [
+    batches = [
         sanitize_frame(frame.iloc[i : i + 40], M, **BY, budgets=budgets)
         for i in range(0, len(frame), 40)
     ]
-    together = pd.concat(pieces)
+    together = pd.concat(batches)
     assert len(budgets) == 6
     for _, rows in together.groupby("who"):
         assert 0.8 * PRIVACY.eps_per_m < math.fsum(rows["cost"]) <= PRIVACY.eps_per_m
@@ -240,7 +240,7 @@ def test_pieces_cannot_go_back_in_time_or_change_the_mechanism() -> None:
 
 def test_threads_that_share_budgets_cannot_overspend() -> None:
     frame, budgets = shuffled(), Budgets(M)
-    frame["when"] = frame["when"].iloc[0]  # so that no piece is late, whoever comes first
+    frame["when"] = frame["when"].iloc[0]  # so that no batch is late, whoever comes first
     made: list[Any] = []
 
     def work(i: int) -> None:

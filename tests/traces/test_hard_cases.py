@@ -14,10 +14,10 @@ import pytest
 import hereish
 from hereish.errors import ParameterError, PointError
 from hereish.traces.budgets import EachTrace
-from hereish.traces.files import load, promise_of, sanitize_files
+from hereish.traces.columns import Columns
+from hereish.traces.files import load_rows, read_guarantee, sanitize_files
 from hereish.traces.formats import _markup, gpx
-from hereish.traces.table import Columns
-from tests.traces.test_files import BUDGET, NOON, PRIVACY, M, released, rows, spent, table
+from tests.support.trace_tables import BUDGET, NOON, PRIVACY, M, released, rows, spent, table
 
 
 def test_spellings_of_one_user_share_one_budget(tmp_path: Path) -> None:
@@ -28,14 +28,14 @@ def test_spellings_of_one_user_share_one_budget(tmp_path: Path) -> None:
         for row in rows(name, 15, NOON + timedelta(minutes=20 * i))
     ]
     out = tmp_path / "out.csv"
-    tally = sanitize_files([table(tmp_path / "in.csv", every)], out, M)
-    assert tally.users == 1
+    summary = sanitize_files([table(tmp_path / "in.csv", every)], out, M)
+    assert summary.users == 1
     assert sum(spent(released(out)).values()) <= BUDGET
     assert {row["user"] for row in released(out)} <= set(spellings)  # as they were given
 
 
 def test_a_track_longer_than_a_piece_has_one_budget(tmp_path: Path) -> None:
-    """Even if the piece that it ends in also has a track that tells its id."""
+    """Even if the batch that it ends in also has a track that tells its id."""
     moments = [NOON + timedelta(seconds=i) for i in range(_markup.ROWS + 3000)]
     points = "".join(
         f'<trkpt lat="{60 + i % 500 / 20}" lon="25"><time>{at.isoformat()}</time></trkpt>\n'
@@ -87,9 +87,9 @@ def test_a_failed_run_leaves_the_old_file_with_its_own_promise(
             sanitize_files([source], out, M)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     sanitize_files([source], out, M)
-    promise = promise_of(str(out))
-    assert promise is not None
-    assert promise.private
+    guarantee = read_guarantee(str(out))
+    assert guarantee is not None
+    assert guarantee.private
     assert {path.name for path in tmp_path.iterdir()} == set(before)
 
 
@@ -128,14 +128,14 @@ def test_what_looks_like_a_place_is_not_told_as_a_column(tmp_path: Path) -> None
     path = tmp_path / "in.csv"
     path.write_text("a,2025-06-03T08:00Z,N60 10 12,E24 56 18\n")
     with pytest.raises(hereish.HereishError) as wrong:
-        load([str(path)], Columns())
+        load_rows([str(path)], Columns())
     for digits in ("60 10", "24 56", "N6", "E2"):
         assert digits not in str(wrong.value)
 
 
 def test_a_day_without_dashes_is_a_day(tmp_path: Path) -> None:
     source = table(tmp_path / "in.csv", [("ann", "20250603", 60, 25), ("ann", "20250604", 60, 25)])
-    days = load([source], Columns()).at_us // 86_400_000_000
+    days = load_rows([source], Columns()).at_us // 86_400_000_000
     assert days.tolist() == [20242, 20243]
 
 
@@ -160,7 +160,7 @@ def test_parquet_is_not_packed_again(tmp_path: Path) -> None:
 def test_a_promise_that_makes_no_sense_is_none(tmp_path: Path, told: str) -> None:
     source = table(tmp_path / "in.csv", rows("ann", 3))
     (tmp_path / "in.csv-metadata.json").write_text(told)
-    assert promise_of(source) is None
+    assert read_guarantee(source) is None
 
 
 def test_an_output_of_several_files_can_be_shown(tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ def test_an_output_of_several_files_can_be_shown(tmp_path: Path) -> None:
     earlier = table(tmp_path / "b.csv", rows("ann", 5))
     out = tmp_path / "out.csv"
     sanitize_files([later, earlier], out, M)
-    assert len(load([str(out)], Columns())) == 10
-    assert len(load([str(out)], Columns(), in_order=False)) == 10
+    assert len(load_rows([str(out)], Columns())) == 10
+    assert len(load_rows([str(out)], Columns(), in_order=False)) == 10
 
 
 def test_rows_of_somebody_abroad_stay(tmp_path: Path) -> None:
@@ -178,11 +178,11 @@ def test_rows_of_somebody_abroad_stay(tmp_path: Path) -> None:
     home = [("ann", f"2026-05-05T{time}", 60.0 + i, 25.0) for i, time in enumerate(times)]
     source = table(tmp_path / "in.csv", home)
     for drop_bad in (False, True):
-        tally = sanitize_files([source], tmp_path / "out.csv", M, drop_bad=drop_bad)
-        assert (tally.points, tally.bad) == (4, {})
-    piece = load([source], Columns())
+        summary = sanitize_files([source], tmp_path / "out.csv", M, drop_bad=drop_bad)
+        assert (summary.points, summary.bad) == (4, {})
+    batch = load_rows([source], Columns())
     start = datetime(2026, 5, 5, 9, tzinfo=UTC).timestamp()
-    assert ((piece.at_us / 1e6 - start) / 1800).tolist() == [0, 1, 2, 3]
+    assert ((batch.at_us / 1e6 - start) / 1800).tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("turn", range(3))
@@ -194,8 +194,8 @@ def test_a_time_without_an_offset_is_left_out_wherever_it_stands(tmp_path: Path,
     line = 2 + mixed.index("2026-05-05T10:00:00")
     with pytest.raises(PointError, match=rf"line {line}: its time does not say its offset"):
         sanitize_files([source], out, M)
-    tally = sanitize_files([source], out, M, drop_bad=True)
-    assert (tally.points, sum(tally.bad.values())) == (3, 1)
+    summary = sanitize_files([source], out, M, drop_bad=True)
+    assert (summary.points, sum(summary.bad.values())) == (3, 1)
     zone = Columns(zone=ZoneInfo("Europe/Helsinki"))
     assert not sanitize_files([source], out, M, columns=zone).bad
 
@@ -204,9 +204,9 @@ def test_what_a_damaged_table_raises_is_not_behind_the_error(tmp_path: Path) -> 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from hereish.traces.discovery import find
+    from hereish.traces.discovery import find_sources
+    from hereish.traces.faults import UnreadableFileError
     from hereish.traces.formats import parquet
-    from hereish.traces.table import Unreadable
 
     path = tmp_path / "in.parquet"
     places = {"lat": [60.1234567] * 5000, "lon": [25.0] * 5000, "time": list(range(5000))}
@@ -214,8 +214,8 @@ def test_what_a_damaged_table_raises_is_not_behind_the_error(tmp_path: Path) -> 
     data = bytearray(path.read_bytes())
     data[4:60] = b"\xff" * 56
     path.write_bytes(data)
-    with pytest.raises(Unreadable) as wrong:
-        list(parquet.read(find([str(path)])[0], Columns()))
+    with pytest.raises(UnreadableFileError) as wrong:
+        list(parquet.read(find_sources([str(path)])[0], Columns()))
     assert wrong.value.__context__ is None
     assert wrong.value.__cause__ is None
 
@@ -227,11 +227,11 @@ def test_kept_columns_of_any_type_go_through_a_table(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from hereish.traces.formats import parquet
+    from hereish.traces.formats import _parquet_writer
 
-    monkeypatch.setattr(parquet, "_GROUP_ROWS", 2)
+    monkeypatch.setattr(_parquet_writer, "_GROUP_ROWS", 2)
     words = pa.dictionary(pa.int32(), pa.string())
-    plain = load([table(tmp_path / "in.csv", rows("ann", 40))], Columns())
+    plain = load_rows([table(tmp_path / "in.csv", rows("ann", 40))], Columns())
     columns = {
         "user": ["ann"] * 40,
         "time": pa.array(plain.at_us, pa.timestamp("us", "UTC")),
@@ -245,10 +245,10 @@ def test_kept_columns_of_any_type_go_through_a_table(
     pq.write_table(pa.table(columns), tmp_path / "in.parquet")
     out = tmp_path / "out.parquet"
     asked = Columns(keep=("word", "deep"))
-    tally = sanitize_files([tmp_path / "in.parquet"], out, M, columns=asked)
-    assert 2 < tally.released < 40
+    summary = sanitize_files([tmp_path / "in.parquet"], out, M, columns=asked)
+    assert 2 < summary.released < 40
     read = pq.read_table(out)
-    assert read["word"].to_pylist() == [f"w{i}" for i in range(tally.released)]
-    assert read["deep"].to_pylist() == [[{"at": f"d{i}"}] for i in range(tally.released)]
+    assert read["word"].to_pylist() == [f"w{i}" for i in range(summary.released)]
+    assert read["deep"].to_pylist() == [[{"at": f"d{i}"}] for i in range(summary.released)]
     used = {word for chunk in read["word"].chunks for word in chunk.dictionary.to_pylist()}
-    assert used == {f"w{i}" for i in range(tally.released)}
+    assert used == {f"w{i}" for i in range(summary.released)}

@@ -26,7 +26,7 @@ from hereish.errors import ParameterError, PartError, PointError
 from hereish.traces import Budgets, sanitize_frame
 from hereish.traces.budgets import EachTrace, sanitize_rows
 from hereish.traces.files import sanitize_files
-from hereish.traces.names import name_key, same_name
+from hereish.traces.names import canonical_name, name_key
 
 PRIVACY = hereish.Privacy(math.log(10), 100)
 BUDGET = PRIVACY.eps_per_m * (1 + 1e-9)
@@ -65,26 +65,26 @@ SPELLINGS = PEOPLE.flatmap(lambda name: st.lists(spelled(name), min_size=2, max_
 @settings(max_examples=200)
 @given(SPELLINGS)
 def test_spellings_of_one_name_are_one(spellings: list[str]) -> None:
-    assert len({same_name(name) for name in spellings}) == 1
+    assert len({canonical_name(name) for name in spellings}) == 1
 
 
 @settings(max_examples=300)
 @given(st.one_of(st.text(), st.text("0123456789.eE+-٣０ \u200b"), st.floats(), st.integers()))
 def test_a_name_for_a_name_is_itself(identity: object) -> None:
-    name = same_name(identity)
-    assert same_name(name) == name
+    name = canonical_name(identity)
+    assert canonical_name(name) == name
     name_key(name)  # every name has its place
 
 
 @given(st.integers(-(2**53), 2**53))
 def test_a_whole_number_is_one_as_number_fraction_and_text(number: int) -> None:
     spellings = [number, float(number), np.int64(number), str(number), str(float(number))]
-    assert len({same_name(spelling) for spelling in spellings}) == 1
+    assert len({canonical_name(spelling) for spelling in spellings}) == 1
 
 
 @given(st.lists(st.integers(0, 10**20).map(str), min_size=2, unique=True))
 def test_other_numbers_are_others(names: list[str]) -> None:
-    assert len({same_name(name) for name in names}) == len(names)
+    assert len({canonical_name(name) for name in names}) == len(names)
     assert sorted(names, key=name_key) == sorted(names, key=int) or max(map(len, names)) > 18
 
 
@@ -102,7 +102,7 @@ def test_other_numbers_are_others(names: list[str]) -> None:
 )
 def test_these_are_two(one: str, other: str) -> None:
     """Leading zeros, capitals and letters of other scripts are other ids."""
-    assert same_name(one) != same_name(other)
+    assert canonical_name(one) != canonical_name(other)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_these_are_two(one: str, other: str) -> None:
     ],
 )
 def test_these_are_one(one: object, other: object) -> None:
-    assert same_name(one) == same_name(other)
+    assert canonical_name(one) == canonical_name(other)
 
 
 def frame_of(users: Sequence[Any], first: int = 0) -> Any:
@@ -140,8 +140,8 @@ def test_one_budget_in_a_frame_and_in_frames_one_after_the_other(spellings: list
     assert math.fsum(out["cost"]) <= BUDGET
     budgets, spent = Budgets(M), 0.0
     for i, name in enumerate(spellings):
-        piece = frame_of([name] * 6, 6 * i)
-        spent += math.fsum(sanitize_frame(piece, M, user="user", budgets=budgets)["cost"])
+        batch = frame_of([name] * 6, 6 * i)
+        spent += math.fsum(sanitize_frame(batch, M, user="user", budgets=budgets)["cost"])
     assert spent <= BUDGET
     assert len(budgets) == 1
 
@@ -188,11 +188,11 @@ def test_one_budget_in_files_with_numbers_and_texts(
                 # No NUL: a CSV file with one is not text.
                 user = texts.draw(spelled(str(number))).replace("\x00", "")
                 out.writerow([user, f"+{number}", at, 59.0, 25.0])
-        tally = sanitize_files([plain, *sources], Path(name, "out.csv"), m)
+        summary = sanitize_files([plain, *sources], Path(name, "out.csv"), m)
         with Path(name, "out.csv").open(encoding="utf-8", newline="") as file:
             spent = math.fsum(float(row["cost"]) for row in csv.DictReader(file))
-        assert (tally.users, tally.traces, tally.points) == (1, 1, 30)
-        assert tally.released == 5
+        assert (summary.users, summary.traces, summary.points) == (1, 1, 30)
+        assert summary.released == 5
         assert spent <= BUDGET
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import hereish
 from hereish.traces import files, pipeline, writing
-from hereish.traces.table import Columns
+from hereish.traces.columns import Columns
 
 HEAD = "user,time,lat,lon\n"
 
@@ -36,23 +36,23 @@ def test_the_number_of_passes_does_not_depend_on_what_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[Any] = []
-    real = writing.output
+    real = writing.open_output
 
     def counted(*given: Any, **named: Any) -> Any:
         begun.append(given)
         return real(*given, **named)
 
-    monkeypatch.setattr(pipeline, "PIECE_ROWS", 12)
-    monkeypatch.setattr(files, "output", counted)
+    monkeypatch.setattr(pipeline, "BATCH_ROWS", 12)
+    monkeypatch.setattr(files, "open_output", counted)
     m = hereish.fixed_utility(hereish.Privacy(level=1.0, radius_m=200), accuracy_m=8000)
     passes, refused = set(), set()
     for degrees in (0.0, 0.02, 0.1, 0.5):
         names = written(tmp_path, degrees)
         for seed in range(15):
             begun.clear()
-            tally = files.sanitize_files(names, str(tmp_path / "out.csv"), m, seed=seed)
+            summary = files.sanitize_files(names, str(tmp_path / "out.csv"), m, seed=seed)
             passes.add(len(begun))
-            refused.add(tally.refused)
+            refused.add(summary.refused)
     assert len(refused) > 1, "the places have a say in what is refused"
     assert len(passes) == 1
 
@@ -92,7 +92,7 @@ def test_tracks_that_begin_at_one_time_stay_two(tmp_path: Path, form: str) -> No
     out = tmp_path / "out"
     files.sanitize_files([str(folder)], str(out), M, split_by="user", to_form=form)
     [made] = [path for path in out.iterdir() if path.name.startswith("user")]
-    piece = files.load([str(made)], Columns())
-    assert len(piece) == 4
-    assert piece.trace is not None
-    assert len(piece.trace.names) == 2
+    batch = files.load_rows([str(made)], Columns())
+    assert len(batch) == 4
+    assert batch.trace is not None
+    assert len(batch.trace.names) == 2

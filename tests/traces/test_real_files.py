@@ -14,9 +14,11 @@ import pytest
 import hereish
 from hereish.errors import PointError
 from hereish.traces.budgets import EachTrace
-from hereish.traces.discovery import ENDINGS
-from hereish.traces.files import load, sanitize_files
-from hereish.traces.table import FAULTS, Columns, Fault, Piece
+from hereish.traces.columns import Columns
+from hereish.traces.faults import FAULT_REASONS, Fault
+from hereish.traces.files import load_rows, sanitize_files
+from hereish.traces.formats.registry import FORMATS
+from hereish.traces.table import RowBatch
 from tests.support.paths import DATA
 
 PRIVACY = hereish.Privacy(math.log(10), 100)
@@ -26,8 +28,8 @@ BEIJING = ZoneInfo("Asia/Shanghai")
 HOUR = DATA / "tdrive-window.csv.gz"  # of 8,643 taxis: a tree of it would be as many files
 NAMED = ("csv", "geojson", "parquet", "geoparquet")  # formats that keep the names of columns
 ROUNDS = [
-    *((GEOLIFE, Columns(zone=BEIJING), form) for form in ENDINGS),
-    *((TDRIVE, Columns(zone=BEIJING), form) for form in ENDINGS),
+    *((GEOLIFE, Columns(zone=BEIJING), form) for form in FORMATS),
+    *((TDRIVE, Columns(zone=BEIJING), form) for form in FORMATS),
     *((HOUR, Columns(user="id", zone=BEIJING), form) for form in ("gpx", *NAMED)),
 ]
 
@@ -51,26 +53,28 @@ def test_every_point_goes_through_every_format(
     m = hereish.fixed_utility(
         PRIVACY, 3000, window=hereish.Day("Asia/Shanghai"), on_exhausted="predict"
     )
-    out = tmp_path / ("tree" if form in ("geolife", "tdrive") else f"out{ENDINGS[form][0]}")
-    tally = sanitize_files([source], out, m, columns=columns, drop_bad=True, to_form=form)
-    assert tally.refused == 0
-    assert tally.points == tally.released + sum(tally.bad.values())
+    out = tmp_path / (
+        "tree" if form in ("geolife", "tdrive") else f"out{FORMATS[form].extensions[0]}"
+    )
+    summary = sanitize_files([source], out, m, columns=columns, drop_bad=True, to_form=form)
+    assert summary.refused == 0
+    assert summary.points == summary.released + sum(summary.bad.values())
     if source != HOUR:
-        assert tally.points == lines_of(source)
-    true = load([str(source)], columns, drop_bad=True)
+        assert summary.points == lines_of(source)
+    true = load_rows([str(source)], columns, drop_bad=True)
     back = columns if form in NAMED else Columns(zone=BEIJING)
-    again = load([str(out)], back, form=form, drop_bad=True)
-    assert len(true) == tally.released
+    again = load_rows([str(out)], back, form=form, drop_bad=True)
+    assert len(true) == summary.released
     if form == "tdrive" and source == GEOLIFE:  # it has no traces, so that theirs may overlap
         assert len(again) >= 0.99 * len(true)
     else:
         assert keys(again) == keys(true)
 
 
-def keys(piece: Piece) -> list[tuple[str, int]]:
+def keys(batch: RowBatch) -> list[tuple[str, int]]:
     """Whose and when, of all rows; a T-Drive or GeoLife id may have been made a file's name."""
-    users = [""] * len(piece) if piece.user is None else map(str, piece.user.values())
-    return sorted(zip(users, piece.at_us.tolist(), strict=True))
+    users = [""] * len(batch) if batch.user is None else map(str, batch.user.values())
+    return sorted(zip(users, batch.at_us.tolist(), strict=True))
 
 
 def test_the_published_files_have_the_faults_they_are_known_for(tmp_path: Path) -> None:
@@ -80,8 +84,8 @@ def test_the_published_files_have_the_faults_they_are_known_for(tmp_path: Path) 
     line = int(re.findall(r"line (\d+)", str(wrong.value))[0])
     assert high.read_text().splitlines()[line - 1].startswith("400.1")
     assert "400" not in str(wrong.value).split("line")[1].replace(str(line), "")
-    tally = sanitize_files([high], tmp_path / "out.csv", DAILY, drop_bad=True)
-    assert tally.bad[FAULTS[Fault.LAT_RANGE]] == 1
+    summary = sanitize_files([high], tmp_path / "out.csv", DAILY, drop_bad=True)
+    assert summary.bad[FAULT_REASONS[Fault.LAT_RANGE]] == 1
 
 
 def test_a_clock_that_starts_in_the_year_2000_is_found_among_later_points(tmp_path: Path) -> None:
@@ -91,8 +95,8 @@ def test_a_clock_that_starts_in_the_year_2000_is_found_among_later_points(tmp_pa
     both.write_text("\n".join(cold + warm[6:]) + "\n")
     with pytest.raises(PointError, match=r"both\.plt, line 7: its clock jumps"):
         sanitize_files([both], tmp_path / "out.csv", DAILY)
-    tally = sanitize_files([both], tmp_path / "out.csv", DAILY, drop_bad=True)
-    assert tally.bad[FAULTS[Fault.JUMP]] == len(cold) - 6
+    summary = sanitize_files([both], tmp_path / "out.csv", DAILY, drop_bad=True)
+    assert summary.bad[FAULT_REASONS[Fault.JUMP]] == len(cold) - 6
 
 
 def test_no_true_coordinate_comes_out(tmp_path: Path) -> None:
@@ -110,12 +114,12 @@ def test_no_true_coordinate_comes_out(tmp_path: Path) -> None:
 def test_cabs_by_the_day(tmp_path: Path) -> None:
     cabs, out = DATA / "cabspotting.parquet", tmp_path / "out.parquet"
     m = hereish.fixed_rate(PRIVACY, 30, window=hereish.Day("America/Los_Angeles"))
-    tally = sanitize_files([cabs], out, m, every_s=1800.0, jobs=2)
-    assert tally.points == 2_022_965
-    assert tally.points == tally.released + tally.refused + tally.thinned
-    assert tally.users == 314
+    summary = sanitize_files([cabs], out, m, every_s=1800.0, jobs=2)
+    assert summary.points == 2_022_965
+    assert summary.points == summary.released + summary.refused + summary.thinned
+    assert summary.users == 314
     written = pq.read_table(out)
-    assert len(written) == tally.released
+    assert len(written) == summary.released
     user = np.unique(written["user"].to_numpy(zero_copy_only=False), return_inverse=True)[1]
     at_us = written["at"].cast("int64").to_numpy() * 1000
     window = m.window.index(at_us / 1e6)
@@ -127,14 +131,14 @@ def test_cabs_by_the_day(tmp_path: Path) -> None:
 
 
 def test_traces_of_a_large_table_across_its_pieces(tmp_path: Path) -> None:
-    """Two and a half million rows, so that traces lie across the ends of pieces."""
+    """Two and a half million rows, so that traces lie across the ends of batches."""
     source, part = pq.ParquetFile(DATA / "geolife.parquet"), tmp_path / "part.parquet"
     pq.write_table(source.read_row_groups([0, 1]).slice(0, 2_000_000), part)
     m = hereish.fixed_utility(PRIVACY, 3000, window=EachTrace())
     out = tmp_path / "out.parquet"
-    tally = sanitize_files([part], out, m, drop_bad=True)
-    assert tally.points == tally.released + tally.refused + sum(tally.bad.values())
+    summary = sanitize_files([part], out, m, drop_bad=True)
+    assert summary.points == summary.released + summary.refused + sum(summary.bad.values())
     written = pq.read_table(out).group_by("trace").aggregate([("cost", "sum")])
     costs = written["cost_sum"].to_numpy()
-    assert len(costs) == tally.traces
+    assert len(costs) == summary.traces
     assert costs.max() <= PRIVACY.eps_per_m

@@ -28,9 +28,9 @@ def test_it_keeps_what_the_rule_says_for_each_user_in_any_order_and_any_pieces()
             kept = sorted(at_us[whole & (user == one)].tolist())
             assert kept == greedy(at_us[user == one].tolist(), every)
         order = np.argsort(at_us)
-        pieces = Thinner(every)
+        batches = Thinner(every)
         parts = np.array_split(order, 5)
-        again = np.concatenate([pieces.keep(user[part], "abc", at_us[part]) for part in parts])
+        again = np.concatenate([batches.keep(user[part], "abc", at_us[part]) for part in parts])
         assert np.array_equal(again, whole[order])
 
 

@@ -9,25 +9,27 @@ import numpy as np
 import pytest
 
 from hereish.errors import PointError
-from hereish.traces.discovery import Source
-from hereish.traces.summary import Tally
-from hereish.traces.table import FAULTS, Fault, Ids, Piece, Unreadable
-from hereish.traces.validate import Checker, unreadable, usable
+from hereish.traces.faults import FAULT_REASONS, Fault, UnreadableFileError
+from hereish.traces.formats.base import Source
+from hereish.traces.formats.registry import FORMATS
+from hereish.traces.table import Ids, RowBatch
+from hereish.traces.time_order import TimeOrderChecker
+from hereish.traces.validate import Validator
 
 YEAR_S = 365 * 86400
-SOURCE = Source(Path("log.csv"), "csv", Path("log.csv"))
+SOURCE = Source(Path("log.csv"), FORMATS["csv"], Path("log.csv"))
 
 
-def piece(
+def batch(
     at_s: list[float],
     *,
     lat: list[float] | None = None,
     lon: list[float] | None = None,
     user: list[str] | None = None,
     trace: list[str] | None = None,
-) -> Piece:
+) -> RowBatch:
     n = len(at_s)
-    return Piece(
+    return RowBatch(
         line=np.arange(2, n + 2),
         at_us=np.array([round(at * 1e6) for at in at_s], dtype=np.int64),
         lat=np.array(lat if lat is not None else [60.0] * n),
@@ -38,16 +40,16 @@ def piece(
     )
 
 
-def faults(*pieces: Piece) -> list[Fault]:
-    checker = Checker()
-    return [Fault(int(code)) for p in pieces for code in checker.faults(p)]
+def faults(*batches: RowBatch) -> list[Fault]:
+    checker = TimeOrderChecker()
+    return [Fault(int(code)) for p in batches for code in checker.faults(p)]
 
 
 N = Fault.NONE
 
 
-def test_every_fault_has_its_words() -> None:
-    assert set(FAULTS) == set(Fault) - {Fault.NONE}
+def test_every_fault_has_a_reason() -> None:
+    assert set(FAULT_REASONS) == set(Fault) - {Fault.NONE}
 
 
 @pytest.mark.parametrize(
@@ -63,56 +65,56 @@ def test_every_fault_has_its_words() -> None:
     ],
 )
 def test_places(lat: float, lon: float, expected: Fault) -> None:
-    assert faults(piece([0.0], lat=[lat], lon=[lon])) == [expected]
+    assert faults(batch([0.0], lat=[lat], lon=[lon])) == [expected]
 
 
 def test_what_the_reader_found_stays_and_takes_no_part_in_the_order() -> None:
-    one = piece([10.0, 0.0, 20.0])
+    one = batch([10.0, 0.0, 20.0])
     one.fault[1] = Fault.TIME
     assert faults(one) == [N, Fault.TIME, N]
 
 
 def test_times_rise_in_each_trace_and_traces_may_interleave() -> None:
-    one = piece([0, 100, 1, 101, 1, 90], user=["a", "b", "a", "b", "a", "b"])
+    one = batch([0, 100, 1, 101, 1, 90], user=["a", "b", "a", "b", "a", "b"])
     assert faults(one) == [N, N, N, N, Fault.TWICE, Fault.ORDER]
-    same_user = piece([100, 0, 101, 1], user=["a"] * 4, trace=["x", "y", "x", "y"])
+    same_user = batch([100, 0, 101, 1], user=["a"] * 4, trace=["x", "y", "x", "y"])
     assert faults(same_user) == [N] * 4
 
 
 def test_times_that_no_clock_shows() -> None:
-    assert faults(piece([-3e9, 1e11])) == [Fault.YEAR, Fault.YEAR]
-    assert faults(piece([-2e9])) == [N]
+    assert faults(batch([-3e9, 1e11])) == [Fault.YEAR, Fault.YEAR]
+    assert faults(batch([-2e9])) == [N]
 
 
 def test_a_clock_that_is_wrong_once_costs_one_point_and_not_all_that_follow() -> None:
-    assert faults(piece([0, 10, 5000, 20, 30, 40])) == [N, N, Fault.ORDER, N, N, N]
-    assert faults(piece([0, 10, 3, 20, 30])) == [N, N, Fault.ORDER, N, N]
+    assert faults(batch([0, 10, 5000, 20, 30, 40])) == [N, N, Fault.ORDER, N, N, N]
+    assert faults(batch([0, 10, 3, 20, 30])) == [N, N, Fault.ORDER, N, N]
 
 
 def test_a_clock_that_jumps_by_years_costs_the_smaller_side() -> None:
     cold = [0.0, 60.0]
     warm = [9 * YEAR_S + 60.0 * i for i in range(5)]
-    assert faults(piece(cold + warm)) == [Fault.JUMP] * 2 + [N] * 5
-    assert faults(piece([*warm[:3], 0.0, *warm[3:]])) == [N] * 3 + [Fault.JUMP] + [N] * 2
-    assert faults(piece([0.0, YEAR_S - 1.0])) == [N, N]
+    assert faults(batch(cold + warm)) == [Fault.JUMP] * 2 + [N] * 5
+    assert faults(batch([*warm[:3], 0.0, *warm[3:]])) == [N] * 3 + [Fault.JUMP] + [N] * 2
+    assert faults(batch([0.0, YEAR_S - 1.0])) == [N, N]
 
 
 def test_the_next_piece_of_a_file_goes_on_where_the_last_one_ended() -> None:
-    first = piece([0, 10, 20], user=["a", "a", "a"])
-    second = piece([20, 15, 30, 25 + 3 * YEAR_S, 5], user=["a", "a", "a", "a", "b"])
+    first = batch([0, 10, 20], user=["a", "a", "a"])
+    second = batch([20, 15, 30, 25 + 3 * YEAR_S, 5], user=["a", "a", "a", "a", "b"])
     expected = [N] * 3 + [Fault.TWICE, Fault.ORDER, N, Fault.JUMP, N]
     assert faults(first, second) == expected
 
 
 def test_a_piece_of_dropped_rows_leaves_the_trace_where_it_stood() -> None:
-    assert faults(piece([100]), piece([50]), piece([75])) == [N, Fault.ORDER, Fault.ORDER]
+    assert faults(batch([100]), batch([50]), batch([75])) == [N, Fault.ORDER, Fault.ORDER]
 
 
 def test_as_many_points_as_can_be_are_kept() -> None:
     rng = np.random.default_rng(3)
     for _ in range(200):
         times = rng.integers(0, 12, 9)
-        found = faults(piece([float(t) for t in times]))
+        found = faults(batch([float(t) for t in times]))
         kept = [int(t) for t, fault in zip(times, found, strict=True) if fault == N]
         assert kept == sorted(set(kept))
         assert len(kept) == _longest(times.tolist())
@@ -129,28 +131,28 @@ def _longest(times: list[int]) -> int:
 
 
 def test_an_error_names_file_and_line_and_not_the_place() -> None:
-    one = piece([0.0, 1.0], lat=[60.123456, 400.654321])
-    fault = Checker().faults(one)
+    one = batch([0.0, 1.0], lat=[60.123456, 400.654321])
+    fault = TimeOrderChecker().faults(one)
     with pytest.raises(PointError, match=r"log\.csv, line 3: its latitude is outside") as wrong:
-        usable(SOURCE, one, fault, False, Tally())
+        Validator(drop_bad=False).without_faults(SOURCE, one, fault)
     for digits in ("400", "654321", "60.1"):
         assert digits not in str(wrong.value)
     assert "--drop-bad" in str(wrong.value)
 
 
 def test_dropping_counts_each_reason() -> None:
-    one = piece([0.0, 1.0, 1.0, 1.0, 2.0], lat=[60.0, 60.0, 60.0, 60.0, 400.0])
-    tally = Tally()
-    left = usable(SOURCE, one, Checker().faults(one), True, tally)
+    one = batch([0.0, 1.0, 1.0, 1.0, 2.0], lat=[60.0, 60.0, 60.0, 60.0, 400.0])
+    validator = Validator(drop_bad=True)
+    left = validator.without_faults(SOURCE, one, TimeOrderChecker().faults(one))
     assert left.at_us.tolist() == [0, 1_000_000]
     assert left.line.tolist() == [2, 3]
-    assert tally.bad == {FAULTS[Fault.TWICE]: 2, FAULTS[Fault.LAT_RANGE]: 1}
+    assert validator.dropped == {FAULT_REASONS[Fault.TWICE]: 2, FAULT_REASONS[Fault.LAT_RANGE]: 1}
 
 
 def test_a_broken_file_is_an_error_or_a_note() -> None:
-    why = Unreadable("it ends early", 7)
+    why = UnreadableFileError("it ends early", 7)
     with pytest.raises(PointError, match=r"log\.csv, line 7: it ends early"):
-        unreadable(SOURCE, why, False, Tally())
-    tally = Tally()
-    unreadable(SOURCE, why, True, tally)
-    assert tally.unreadable == ["log.csv, line 7: it ends early"]
+        Validator(drop_bad=False).file_error(SOURCE, why)
+    validator = Validator(drop_bad=True)
+    validator.file_error(SOURCE, why)
+    assert validator.unreadable == ["log.csv, line 7: it ends early"]

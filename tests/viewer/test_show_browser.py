@@ -12,7 +12,7 @@ import pytest
 
 from hereish.viewer.page import page
 from tests.support.browser import Look, chromium, opened
-from tests.support.show_traces import people, piece
+from tests.support.show_traces import batch, people
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator
@@ -56,8 +56,8 @@ def look(browser: Browser, saved: Path) -> Iterator[Look]:
         assert seen.said == []
 
 
-def story(look: Look) -> Any:
-    return look.page.evaluate("JSON.parse(document.getElementById('story').textContent)")
+def page_data(look: Look) -> Any:
+    return look.page.evaluate("JSON.parse(document.getElementById('page-data').textContent)")
 
 
 def ranges(look: Look) -> list[float]:
@@ -88,7 +88,7 @@ def plot_area(look: Look) -> tuple[float, float, float, float]:
 
 
 def test_it_draws_every_chart_of_the_day(look: Look, tmp_path: Path) -> None:
-    view = story(look)["views"][0]
+    view = page_data(look)["views"][0]
     count = look.page.locator
     assert count(PLACES).count() == len(view["places"]["lat"]) > 3
     assert count("#map .tracetrue path.point").count() == len(view["true"]["lat"])
@@ -106,7 +106,7 @@ def test_it_draws_every_chart_of_the_day(look: Look, tmp_path: Path) -> None:
 
 
 def test_hovering_over_a_reported_place_tells_which_times_it_served(look: Look) -> None:
-    view = story(look)["views"][0]
+    view = page_data(look)["views"][0]
     counts = view["places"]["count"]
     most = counts.index(max(counts))
     lines = look.page.locator("#map .shapelayer path")
@@ -150,7 +150,7 @@ def test_the_wheel_and_a_box_zoom_the_map_and_a_double_click_undoes_it(look: Loo
     look.until(lambda: wide(look) == pytest.approx(0.3 * (whole[1] - whole[0]), rel=0.1))
     boxed = ranges(look)
     # Still one metre as long to the east as to the north.
-    lat = story(look)["views"][0]["true"]["lat"][0]
+    lat = page_data(look)["views"][0]["true"]["lat"][0]
     east = (boxed[1] - boxed[0]) / width
     north = (boxed[3] - boxed[2]) / height
     assert north / east == pytest.approx(
@@ -159,7 +159,7 @@ def test_the_wheel_and_a_box_zoom_the_map_and_a_double_click_undoes_it(look: Loo
 
 
 def test_people_and_days_can_be_chosen(look: Look) -> None:
-    views = story(look)["views"]
+    views = page_data(look)["views"]
     person, day = look.page.locator("#person"), look.page.locator("#day")
     assert person.locator("option").all_text_contents() == ["ada", HOSTILE]
     assert day.locator("option").all_text_contents()[2] == "all days"
@@ -220,14 +220,14 @@ def test_it_fits_a_phone(browser: Browser, saved: Path, tmp_path: Path, scheme: 
 
 
 def test_it_says_what_it_does_not_know(browser: Browser, tmp_path: Path) -> None:
-    true, reported, promise = people(users=1, days=1)
-    late = piece(
+    true, reported, guarantee = people(users=1, days=1)
+    late = batch(
         [*(reported.at_us * 1e-6), 1.0],
         [*zip(reported.lat, reported.lon, strict=True), (1.0, 1.0)],
     )
     path = tmp_path / "page.html"
-    no_promise = dataclasses.replace(promise, guarantee="for tests", private=False)
-    path.write_text(page(true, late, no_promise), "utf-8")
+    not_private = dataclasses.replace(guarantee, statement="for tests", private=False)
+    path.write_text(page(true, late, not_private), "utf-8")
     with opened(browser, path) as look:
         words = look.page.locator("main").inner_text()
         assert "NOT PRIVATE. for tests" in words

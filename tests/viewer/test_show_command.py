@@ -41,8 +41,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return there
 
 
-def story(path: Path) -> Any:
-    found = re.search(r'id="story">(.*?)</script>', path.read_text("utf-8"), re.DOTALL)
+def page_data(path: Path) -> Any:
+    found = re.search(r'id="page-data">(.*?)</script>', path.read_text("utf-8"), re.DOTALL)
     assert found is not None
     return json.loads(found.group(1))
 
@@ -58,17 +58,17 @@ def test_a_page_for_the_owner_only(folder: Path, tmp_path: Path, reported: str) 
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
     assert "contains true positions" in done.stdout
     assert len(done.stdout.splitlines()) == 1
-    told = story(page)
-    assert told["zone"] == "Europe/Helsinki"
-    assert "at most 10 times as likely" in told["promise"]["guarantee"]
+    data = page_data(page)
+    assert data["zone"] == "Europe/Helsinki"
+    assert "at most 10 times as likely" in data["guarantee"]["statement"]
     true_rows = len((folder / "true.csv").read_text().splitlines()) - 1
-    assert sum(view["points"] for view in told["views"]) == true_rows
-    assert told["strangers"] == 0
-    for view in told["views"]:
+    assert sum(view["points"] for view in data["views"]) == true_rows
+    assert data["unmatched"] == 0
+    for view in data["views"]:
         hard, _, _, unknown = view["kinds"]
         assert hard > 0
         assert unknown == 0
-        assert view["budget"]["shares"] == (told["promise"] is not None)
+        assert view["budget"]["shares"] == (data["guarantee"] is not None)
         assert 0 < view["budget"]["most_spent"] <= 1
 
 
@@ -78,7 +78,7 @@ def test_a_file_without_kinds_and_costs_will_do_and_quiet_is_quiet(
     page = tmp_path / "page.html"
     done = run("show", "true.csv", "true.csv", "-o", page, "--quiet", folder=folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    for view in story(page)["views"]:
+    for view in page_data(page)["views"]:
         assert view["mean_m"] == 0
         assert view["budget"] is None
 
@@ -145,6 +145,6 @@ def test_users_that_are_files_are_found_again(tmp_path: Path) -> None:
         page = tmp_path / "page.html"
         done = run("show", people, out, "-o", page, "--user", "@file", folder=tmp_path)
         assert done.returncode == 0, done.stderr
-        told = story(page)
-        assert told["strangers"] == 0
-        assert {told["users"][view["user"]] for view in told["views"]} == {"ann", "bob"}
+        data = page_data(page)
+        assert data["unmatched"] == 0
+        assert {data["users"][view["user"]] for view in data["views"]} == {"ann", "bob"}

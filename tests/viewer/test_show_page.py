@@ -19,11 +19,13 @@ from hypothesis import strategies as st
 
 from hereish.core.spaces import Sphere
 from hereish.errors import ParameterError, PointError
-from hereish.traces.table import Fault, Ids, Promise
-from hereish.viewer.page import for_script, page
-from hereish.viewer.spending import wall_ms
+from hereish.traces.faults import Fault
+from hereish.traces.guarantee import GuaranteeMetadata
+from hereish.traces.table import Ids
+from hereish.viewer.page import json_for_script, page
+from hereish.viewer.spending import local_ms
 from hereish.viewer.views import MOST_DRAWN, MOST_VIEWS
-from tests.support.show_traces import DAY_S, HELSINKI, people, piece
+from tests.support.show_traces import DAY_S, HELSINKI, batch, people
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 NOON_S = datetime(2025, 6, 3, 12, tzinfo=ZoneInfo(HELSINKI)).timestamp()
@@ -36,20 +38,20 @@ class Reader(HTMLParser):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.texts: dict[str, list[str]] = {"script": [], "style": []}
-        self.story: Any = None
+        self.page_data: Any = None
         self._open = ""
         self.feed(text)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        self._open = "story" if ("id", "story") in attrs else tag
+        self._open = "page-data" if ("id", "page-data") in attrs else tag
         if self._open in self.texts:
             self.texts[self._open].append("")
 
     def handle_data(self, data: str) -> None:
-        if self._open == "story":
-            self.story = json.loads(data)
+        if self._open == "page-data":
+            self.page_data = json.loads(data)
         elif self._open in self.texts:
             self.texts[self._open][-1] += data
 
@@ -63,8 +65,8 @@ class Reader(HTMLParser):
         return {name: values for name, *values in parts}
 
 
-def story(*arguments: Any, **named: Any) -> Any:
-    return Reader(page(*arguments, **named)).story
+def page_data(*arguments: Any, **named: Any) -> Any:
+    return Reader(page(*arguments, **named)).page_data
 
 
 def digest(text: str) -> str:
@@ -75,10 +77,10 @@ def digest(text: str) -> str:
 
 
 def test_reports_in_any_order_find_their_true_points() -> None:
-    true, reported, promise = people()
+    true, reported, guarantee = people()
     shuffled = reported.take(np.random.default_rng(1).permutation(len(reported)))
-    assert story(true, shuffled, promise) == story(true, reported, promise)
-    view = story(true, reported, promise)["views"][0]
+    assert page_data(true, shuffled, guarantee) == page_data(true, reported, guarantee)
+    view = page_data(true, reported, guarantee)["views"][0]
     first = true.user is not None and true.user.codes == 0
     mine = true.at_us[first][:1]
     row = int(np.flatnonzero(reported.at_us == mine)[0])
@@ -90,9 +92,9 @@ def test_reports_in_any_order_find_their_true_points() -> None:
 
 def test_numbers_are_over_all_reports_of_a_view() -> None:
     at_s = NOON_S + 60 * np.arange(4)
-    true = piece(at_s, [[60.0, 25.0]] * 4)
+    true = batch(at_s, [[60.0, 25.0]] * 4)
     away = [[60.0, 25.0], [60.001, 25.0], [60.003, 25.0]]
-    (view,) = story(true, piece(at_s[:3], away, kind=["hard", "easy", "new"]))["views"]
+    (view,) = page_data(true, batch(at_s[:3], away, kind=["hard", "easy", "new"]))["views"]
     metre = math.radians(0.001) * 6371008.771415059
     assert (view["points"], view["reports"], view["kinds"]) == (4, 3, [1, 1, 0, 1])
     assert view["mean_m"] == pytest.approx(4 * metre / 3)
@@ -104,46 +106,46 @@ def test_numbers_are_over_all_reports_of_a_view() -> None:
 
 
 def test_two_points_at_one_instant_pair_in_their_order() -> None:
-    true = piece([NOON_S, NOON_S], [[60.0, 25.0], [61.0, 25.0]])
-    reported = piece([NOON_S, NOON_S], [[60.001, 25.0], [61.001, 25.0]])
-    (view,) = story(true, reported)["views"]
+    true = batch([NOON_S, NOON_S], [[60.0, 25.0], [61.0, 25.0]])
+    reported = batch([NOON_S, NOON_S], [[60.001, 25.0], [61.001, 25.0]])
+    (view,) = page_data(true, reported)["views"]
     assert max(view["true"]["error_m"]) < 112
 
 
 def test_users_are_told_apart_and_may_be_numbers_in_one_file() -> None:
-    true = piece([NOON_S] * 2, [[60.0, 25.0], [10.0, 25.0]], [7, 8])
-    told = story(true, piece([NOON_S] * 2, [[10.0, 25.0], [60.0, 25.0]], ["8", "7"]))
-    assert told["users"] == ["7", "8"]
-    assert [view["true"]["error_m"] for view in told["views"]] == [[0.0], [0.0]]
+    true = batch([NOON_S] * 2, [[60.0, 25.0], [10.0, 25.0]], [7, 8])
+    found = page_data(true, batch([NOON_S] * 2, [[10.0, 25.0], [60.0, 25.0]], ["8", "7"]))
+    assert found["users"] == ["7", "8"]
+    assert [view["true"]["error_m"] for view in found["views"]] == [[0.0], [0.0]]
 
 
 def test_reports_of_nobody_known_are_counted_or_refused() -> None:
-    true = piece([NOON_S, NOON_S + 1], [[60.0, 25.0]] * 2)
-    some = piece([NOON_S, NOON_S + 9], [[60.0, 25.0]] * 2)
-    assert story(true, some)["strangers"] == 1
-    none = piece([NOON_S + 9], [[60.0, 25.0]])
+    true = batch([NOON_S, NOON_S + 1], [[60.0, 25.0]] * 2)
+    some = batch([NOON_S, NOON_S + 9], [[60.0, 25.0]] * 2)
+    assert page_data(true, some)["unmatched"] == 1
+    none = batch([NOON_S + 9], [[60.0, 25.0]])
     with pytest.raises(ParameterError, match=r"none of the 1 reports .* do not belong together"):
         page(true, none)
-    other = piece([NOON_S], [[60.0, 25.0]], ["b"])
+    other = batch([NOON_S], [[60.0, 25.0]], ["b"])
     with pytest.raises(ParameterError, match="do not belong together"):
-        page(piece([NOON_S], [[60.0, 25.0]], ["a"]), other)
-    several = piece([NOON_S] * 2, [[60.0, 25.0]] * 2, ["a", "b"])
+        page(batch([NOON_S], [[60.0, 25.0]], ["a"]), other)
+    several = batch([NOON_S] * 2, [[60.0, 25.0]] * 2, ["a", "b"])
     with pytest.raises(ParameterError, match="several users and the other none"):
         page(several, true)
 
 
 def test_rows_with_a_fault_are_not_looked_at() -> None:
-    true = piece([NOON_S, 4e11], [[60.0, 25.0], [math.nan, math.nan]])
+    true = batch([NOON_S, 4e11], [[60.0, 25.0], [math.nan, math.nan]])
     marked = dataclasses.replace(true, fault=np.array([Fault.NONE, Fault.TIME], dtype=np.uint8))
-    (view,) = story(marked, piece([NOON_S], [[60.0, 25.0]]))["views"]
+    (view,) = page_data(marked, batch([NOON_S], [[60.0, 25.0]]))["views"]
     assert view["points"] == 1
 
 
 def test_a_reported_place_tells_its_times_up_to_twelve() -> None:
     at_s = NOON_S + 60 * np.arange(40)
     places = [[60.001, 25.0]] * 30 + [[60.002, 25.0]] * 9 + [[60.001, 25.0]]
-    true = piece(at_s, [[60.0, 25.0]] * 40)
-    (view,) = story(true, piece(at_s, places, kind=["hard"] + ["easy"] * 39))["views"]
+    true = batch(at_s, [[60.0, 25.0]] * 40)
+    (view,) = page_data(true, batch(at_s, places, kind=["hard"] + ["easy"] * 39))["views"]
     assert view["places"]["count"] == [31, 9]
     assert [len(times) for times in view["places"]["times"]] == [12, 9]
     assert view["places"]["kinds"] == [[1, 30, 0, 0], [0, 9, 0, 0]]
@@ -152,9 +154,9 @@ def test_a_reported_place_tells_its_times_up_to_twelve() -> None:
 
 
 def test_a_trace_over_the_date_line_stays_in_one_piece() -> None:
-    true = piece([NOON_S, NOON_S + 60], [[-17.0, 179.99], [-17.0, -179.99]])
-    reported = piece([NOON_S, NOON_S + 60], [[-17.0, -179.98], [-17.0, 179.98]])
-    (view,) = story(true, reported)["views"]
+    true = batch([NOON_S, NOON_S + 60], [[-17.0, 179.99], [-17.0, -179.99]])
+    reported = batch([NOON_S, NOON_S + 60], [[-17.0, -179.98], [-17.0, 179.98]])
+    (view,) = page_data(true, reported)["views"]
     every = view["true"]["lon"] + view["places"]["lon"]
     assert max(every) - min(every) < 0.1
     assert max(view["true"]["error_m"]) < 5000
@@ -164,14 +166,14 @@ def test_a_trace_over_the_date_line_stays_in_one_piece() -> None:
 
 
 def test_each_user_has_a_view_a_day_and_one_of_all() -> None:
-    told = story(*people(users=2, days=2))
-    days = [(view["user"], view["day"]) for view in told["views"]]
+    found = page_data(*people(users=2, days=2))
+    days = [(view["user"], view["day"]) for view in found["views"]]
     each = ["Tuesday 3 June 2025", "Wednesday 4 June 2025", None]
     assert days == [(user, day) for user in (0, 1) for day in each]
-    first, second, both = told["views"][:3]
+    first, second, both = found["views"][:3]
     assert first["reports"] + second["reports"] == both["reports"]
-    assert told["zone"] == HELSINKI
-    (alone,) = story(*people(users=1, days=1))["views"]
+    assert found["zone"] == HELSINKI
+    (alone,) = page_data(*people(users=1, days=1))["views"]
     assert alone["day"] == "Tuesday 3 June 2025"
 
 
@@ -180,7 +182,7 @@ def test_each_user_has_a_view_a_day_and_one_of_all() -> None:
     zone=st.sampled_from(["Europe/Helsinki", "America/St_Johns", "Asia/Kathmandu", "UTC"]),
 )
 def test_clocks_show_what_they_show_in_their_zone(at_us: list[int], zone: str) -> None:
-    shown = wall_ms(np.array(at_us), ZoneInfo(zone)).tolist()
+    shown = local_ms(np.array(at_us), ZoneInfo(zone)).tolist()
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     for at, ms in zip(at_us, shown, strict=True):
         there = (epoch + timedelta(microseconds=at)).astimezone(ZoneInfo(zone))
@@ -189,16 +191,16 @@ def test_clocks_show_what_they_show_in_their_zone(at_us: list[int], zone: str) -
 
 
 def test_a_time_that_no_calendar_has_is_refused_without_the_place() -> None:
-    true = piece([4e11], [[60.123456, 25.0]])
+    true = batch([4e11], [[60.123456, 25.0]])
     with pytest.raises(PointError, match="years 1 to 9999") as caught:
         page(true, true)
     assert "60.1" not in str(caught.value)
 
 
 def test_the_budget_burns_down_and_is_full_again_at_midnight() -> None:
-    true, reported, promise = people(users=1, days=2)
-    first, second, both = story(true, reported, promise)["views"]
-    costs = reported.kept["cost"].astype(float) / (promise.eps_per_m or 0)
+    true, reported, guarantee = people(users=1, days=2)
+    first, second, both = page_data(true, reported, guarantee)["views"]
+    costs = reported.kept["cost"].astype(float) / (guarantee.eps_per_m or 0)
     for view, spent in ((first, costs[: first["reports"]]), (second, costs[first["reports"] :])):
         steps = view["budget"]
         assert steps["shares"]
@@ -216,35 +218,39 @@ def test_the_budget_burns_down_and_is_full_again_at_midnight() -> None:
 
 def test_without_a_promise_costs_are_added_up_and_without_costs_nothing_is_claimed() -> None:
     true, reported, _ = people(users=1, days=1)
-    (view,) = story(true, reported)["views"]
+    (view,) = page_data(true, reported)["views"]
     assert not view["budget"]["shares"]
     assert view["budget"]["most_spent"] == pytest.approx(reported.kept["cost"].sum())
     for kept in ({}, {"cost": np.full(len(reported), "x")}, {"cost": np.full(len(reported), -1.0)}):
         bare = dataclasses.replace(reported, kept=kept)
-        (view,) = story(true, bare)["views"]
+        (view,) = page_data(true, bare)["views"]
         assert view["budget"] is None
         assert view["kinds"] == [0, 0, 0, len(reported)]
 
 
 def test_a_budget_a_trace_has_a_line_a_trace() -> None:
     at_s = NOON_S + 60 * np.arange(6)
-    true = piece(at_s, [[60.0, 25.0]] * 6)
+    true = batch(at_s, [[60.0, 25.0]] * 6)
     costs = [0.1, 0.2, 0.4, 0.3, 0.3, 0.3]
     reported = dataclasses.replace(
-        piece(at_s, [[60.0, 25.0]] * 6, cost=costs), trace=Ids.of(["a", "a", "b", "b", "a", "b"])
+        batch(at_s, [[60.0, 25.0]] * 6, cost=costs), trace=Ids.of(["a", "a", "b", "b", "a", "b"])
     )
-    (view,) = story(true, reported, Promise("…", eps_per_m=1.0, window="trace"))["views"]
+    (view,) = page_data(true, reported, GuaranteeMetadata("…", eps_per_m=1.0, window="trace"))[
+        "views"
+    ]
     assert view["budget"]["spent"] == pytest.approx(
         [0, 0.1, 0.3, 0.6, None, 0, 0.4, 0.7, 1.0, 1.0], abs=1e-6
     )
-    (whole,) = story(true, reported, Promise("…", eps_per_m=2.0, window="none"))["views"]
+    (whole,) = page_data(true, reported, GuaranteeMetadata("…", eps_per_m=2.0, window="none"))[
+        "views"
+    ]
     assert whole["budget"]["most_spent"] == pytest.approx(0.8)
 
 
 def test_costs_of_reports_without_a_true_point_count_too() -> None:
-    true = piece([NOON_S + 60], [[60.0, 25.0]])
-    reported = piece([NOON_S, NOON_S + 60], [[60.0, 25.0]] * 2, cost=[0.5, 0.25])
-    (view,) = story(true, reported, Promise("…", eps_per_m=1.0))["views"]
+    true = batch([NOON_S + 60], [[60.0, 25.0]])
+    reported = batch([NOON_S, NOON_S + 60], [[60.0, 25.0]] * 2, cost=[0.5, 0.25])
+    (view,) = page_data(true, reported, GuaranteeMetadata("…", eps_per_m=1.0))["views"]
     assert view["budget"]["spent"][:2] == [0.5, 0.75]
 
 
@@ -256,7 +262,7 @@ def test_a_large_trace_is_thinned_for_drawing_only() -> None:
     at_s = NOON_S + 0.5 * np.arange(n)
     points = np.column_stack([60 + 1e-5 * np.arange(n), np.full(n, 25.0)])
     few = np.arange(0, n, 40)  # 500 reports, all of which are drawn
-    (view,) = story(piece(at_s, points), piece(at_s[few], points[few] + 0.01))["views"]
+    (view,) = page_data(batch(at_s, points), batch(at_s[few], points[few] + 0.01))["views"]
     drawn = view["true"]
     assert 2000 < len(drawn["at"]) <= MOST_DRAWN
     assert drawn["at"] == sorted(drawn["at"])
@@ -270,9 +276,9 @@ def test_a_large_trace_is_thinned_for_drawing_only() -> None:
 def test_a_page_of_very_many_days_says_what_it_leaves_out() -> None:
     days = MOST_VIEWS + 25
     at_s = NOON_S + DAY_S * np.arange(days)
-    told = story(*[piece(at_s, [[60.0, 25.0]] * days)] * 2)
-    assert len(told["views"]) == MOST_VIEWS
-    assert told["left_out"] == 25
+    found = page_data(*[batch(at_s, [[60.0, 25.0]] * days)] * 2)
+    assert len(found["views"]) == MOST_VIEWS
+    assert found["left_out"] == 25
 
 
 # ---- what the page may do
@@ -280,17 +286,17 @@ def test_a_page_of_very_many_days_says_what_it_leaves_out() -> None:
 
 @pytest.fixture(scope="module")
 def hostile() -> Reader:
-    true, reported, promise = people(users=2, days=1, names=[HOSTILE, "<!--<script>"])
+    true, reported, guarantee = people(users=2, days=1, names=[HOSTILE, "<!--<script>"])
     words = f"{HOSTILE} & <b>bold</b>"
-    return Reader(page(true, reported, dataclasses.replace(promise, guarantee=words)))
+    return Reader(page(true, reported, dataclasses.replace(guarantee, statement=words)))
 
 
 def test_texts_of_files_are_no_markup(hostile: Reader) -> None:
     names = [tag for tag, _ in hostile.tags]
     assert "img" not in names
     assert names.count("script") == 3
-    assert hostile.story["users"] == [HOSTILE, "<!--<script>"]
-    assert hostile.story["promise"]["guarantee"].startswith(HOSTILE)
+    assert hostile.page_data["users"] == [HOSTILE, "<!--<script>"]
+    assert hostile.page_data["guarantee"]["statement"].startswith(HOSTILE)
 
 
 def test_nothing_on_the_page_can_be_fetched(hostile: Reader) -> None:
@@ -316,7 +322,7 @@ def test_the_policy_names_the_scripts_and_allows_nothing_else(hostile: Reader) -
 @settings(max_examples=50, deadline=None)
 @given(st.dictionaries(st.text(), st.text()))
 def test_json_in_a_script_ends_where_it_ends(value: dict[str, str]) -> None:
-    text = for_script(value | {"x": HOSTILE})
+    text = json_for_script(value | {"x": HOSTILE})
     assert json.loads(text) == value | {"x": HOSTILE}
     assert not set("<>&") & set(text)
     assert text.isascii()
@@ -337,8 +343,8 @@ def test_without_the_library_it_says_what_to_install() -> None:
 
 
 def test_an_unknown_time_zone_is_refused() -> None:
-    true = piece([NOON_S], [[60.0, 25.0]])
+    true = batch([NOON_S], [[60.0, 25.0]])
     with pytest.raises(ParameterError, match="IANA name"):
         page(true, true, time_zone="Europe/Nowhere")
     with pytest.raises(ParameterError, match="IANA name"):
-        page(true, true, Promise("…", window="day", time_zone="../../etc/passwd"))
+        page(true, true, GuaranteeMetadata("…", window="day", time_zone="../../etc/passwd"))

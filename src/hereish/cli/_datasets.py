@@ -8,8 +8,8 @@ from pathlib import Path
 
 from hereish.cli._progress import Progress
 from hereish.evaluation import cabspotting, dataset
-from hereish.traces.discovery import find
-from hereish.traces.table import Columns
+from hereish.traces.columns import Columns
+from hereish.traces.discovery import find_sources
 
 
 def trajectories(
@@ -22,7 +22,7 @@ def trajectories(
         if published:
             yield cabspotting.load(published), identity(published)
             continue
-        paths = [source.path for source in find([name], form) if source.path is not None]
+        paths = [source.path for source in find_sources([name], form) if source.path is not None]
         with Progress("reading", quiet) as progress:
             found = dataset.load([name], columns, form, jobs=jobs, progress=progress)
         yield found, identity(paths) + repr(columns)

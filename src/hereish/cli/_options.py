@@ -17,8 +17,8 @@ from hereish.cli._wording import far, long
 from hereish.core.mechanism import OnExhausted, PredictiveMechanism
 from hereish.core.windows import Day, Every, Window
 from hereish.errors import ParameterError
-from hereish.traces.discovery import FORMATS
-from hereish.traces.files import UsersFrom
+from hereish.traces.formats.registry import FORMAT_NAMES
+from hereish.traces.reading import UsersFrom
 
 OTHER = "Other"
 Decorator = Callable[[Callable[..., None]], Callable[..., None]]
@@ -214,7 +214,7 @@ columns = together(
         _COLUMNS,
         "--format",
         "form",
-        type=click.Choice(FORMATS),
+        type=click.Choice(FORMAT_NAMES),
         help="Of the input, where its name does not tell.",
     ),
     option(

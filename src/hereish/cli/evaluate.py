@@ -20,7 +20,7 @@ from hereish.errors import ParameterError
 from hereish.evaluation import dataset, query_files, study
 from hereish.evaluation.break_even import Payoff, payoff
 from hereish.evaluation.configurations import Setting
-from hereish.traces.table import Columns
+from hereish.traces.columns import Columns
 
 EXAMPLE = """\b
 Examples:

@@ -14,8 +14,8 @@ from hereish import synthetic
 from hereish.cli import _options
 from hereish.core.types import Floats, Ints
 from hereish.errors import ParameterError
-from hereish.traces.discovery import format_of
-from hereish.traces.formats._times import iso
+from hereish.traces.formats._times import format_utc
+from hereish.traces.formats.registry import recognize
 
 EXAMPLE = """\b
 Examples:
@@ -31,7 +31,7 @@ class _Person(NamedTuple):
     points: Floats
 
     def rows(self) -> Iterator[tuple[str, float, float]]:
-        times = iso(self.at_us)
+        times = format_utc(self.at_us)
         for time, (lat, lon) in zip(times, self.points.round(6).tolist(), strict=True):
             yield time, lat, lon
 
@@ -67,7 +67,8 @@ def command(out: str, users: int, points: int | None, seed: int) -> None:
         _Person(name, at_us[span], day.points[span])
         for name, span in zip(day.users, spans, strict=True)
     ]
-    form = format_of(out)
+    recognized = recognize(out)
+    form = None if recognized is None else recognized.name
     if form == "parquet":
         _parquet(people, Path(out))
     elif form in _TEXTS:

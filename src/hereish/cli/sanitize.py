@@ -17,11 +17,12 @@ from hereish.cli._wording import far
 from hereish.core.mechanism import OnExhausted, PredictiveMechanism
 from hereish.core.windows import Day, NoReset, Window
 from hereish.traces.budgets import EachTrace
-from hereish.traces.discovery import FORMATS, STANDARD
+from hereish.traces.columns import Columns
+from hereish.traces.discovery import STANDARD_STREAM
 from hereish.traces.files import sanitize_files
+from hereish.traces.formats.registry import FORMAT_NAMES
 from hereish.traces.order import ORDERS, Order
-from hereish.traces.summary import Tally
-from hereish.traces.table import Columns
+from hereish.traces.summary import Summary
 from hereish.traces.writing import SplitBy
 
 EXAMPLE = """\b
@@ -42,7 +43,10 @@ read from standard output before it was closed.
 @click.argument("inputs", nargs=-1, required=True, metavar="IN...", type=click.Path())
 @_options.output("OUT", "File, folder or -.")
 @_options.option(
-    "Where to", "--to", type=click.Choice(FORMATS), help="Of OUT, where its name does not tell."
+    "Where to",
+    "--to",
+    type=click.Choice(FORMAT_NAMES),
+    help="Of OUT, where its name does not tell.",
 )
 @_options.option(
     "Where to",
@@ -150,7 +154,7 @@ def command(
         )
     every_s = None if every is None else _units.duration_s(every)
     user, users_from = _options.users(user)
-    replaced = out != STANDARD and Path(out).is_file()
+    replaced = out != STANDARD_STREAM and Path(out).is_file()
     signal.signal(signal.SIGTERM, _stop)
     with Progress("sanitising", quiet) as progress:
         tally = sanitize_files(
@@ -180,7 +184,7 @@ def command(
 def _say(words: str, out: str) -> None:
     """Print the summary. The output is there by now, so this must not look as if it failed."""
     try:
-        click.echo(words, err=out == STANDARD)
+        click.echo(words, err=out == STANDARD_STREAM)
     except OSError:
         click.echo(f"hereish: note: {out} is complete; its summary could not be printed", err=True)
 
@@ -204,7 +208,7 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def summary(tally: Tally, out: str, every: str | None, replaced: bool) -> str:
+def summary(tally: Summary, out: str, every: str | None, replaced: bool) -> str:
     """What was done, in words. It depends on the truth: for whoever runs this."""
     rows: list[tuple[str, int, str]] = [
         ("hard", tally.hard, "fresh noise"),

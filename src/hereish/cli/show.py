@@ -11,9 +11,12 @@ import click
 
 from hereish.cli import _options
 from hereish.errors import ParameterError
-from hereish.traces.discovery import STANDARD, format_of
-from hereish.traces.files import UsersFrom, load, promise_of
-from hereish.traces.table import Columns, Piece
+from hereish.traces.columns import Columns
+from hereish.traces.discovery import STANDARD_STREAM
+from hereish.traces.files import load_rows, read_guarantee
+from hereish.traces.formats.registry import recognize
+from hereish.traces.reading import UsersFrom
+from hereish.traces.table import RowBatch
 from hereish.viewer.page import page
 
 EXAMPLE = """\b
@@ -55,17 +58,17 @@ def command(
     is written so that other users of this computer cannot read it.
     """
     path = _page(out, true, reported)
-    if reported == STANDARD:
+    if reported == STANDARD_STREAM:
         raise ParameterError("REPORTED must be a file: it is read more than once")
-    reported_form = None if Path(reported).is_dir() or format_of(reported) else form
-    promise = promise_of(reported, reported_form)
+    reported_form = None if Path(reported).is_dir() or recognize(reported) else form
+    promise = read_guarantee(reported, reported_form)
     zone = time_zone or (promise.time_zone if promise is not None else None)
     user, users_from = _options.users(user)
     columns = Columns(user, trace, time, lat, lon, zone=_options.zone(zone))
     # What went into one file has its users there; what stayed apart has them in the names again.
     apart = users_from if Path(reported).is_dir() else None
     text = page(
-        load([true], columns, form, drop_bad, users_from),
+        load_rows([true], columns, form, drop_bad, users_from),
         _reported(reported, columns, reported_form, apart, drop_bad),
         promise,
         zone,
@@ -78,10 +81,10 @@ def command(
 def _page(out: str, *inputs: str) -> Path:
     """Where to write, if nothing is lost by it."""
     path = Path(out)
-    if out == STANDARD or path.is_dir() or not path.parent.is_dir():
+    if out == STANDARD_STREAM or path.is_dir() or not path.parent.is_dir():
         raise ParameterError(f"-o must name a file in a folder that is there, found {out}")
     taken = path.exists() and any(Path(name).exists() and path.samefile(name) for name in inputs)
-    if taken or format_of(out) is not None:
+    if taken or recognize(out) is not None:
         raise ParameterError(f"-o {out} is a file of traces; call the page such as page.html")
     return path
 
@@ -92,14 +95,14 @@ def _reported(
     form: str | None,
     users_from: UsersFrom | None,
     drop_bad: bool,
-) -> Piece:
+) -> RowBatch:
     """With kinds and costs if the file tells them."""
     try:
         told = replace(columns, keep=("kind", "cost"))
-        return load([name], told, form, drop_bad, users_from, in_order=False)
+        return load_rows([name], told, form, drop_bad, users_from, in_order=False)
     except ParameterError:
         pass
-    return load([name], columns, form, drop_bad, users_from, in_order=False)
+    return load_rows([name], columns, form, drop_bad, users_from, in_order=False)
 
 
 def write_for_owner(path: Path, text: str) -> None:

@@ -16,7 +16,7 @@ from hereish.cli._wording import far
 from hereish.core.privacy import Privacy
 from hereish.errors import ParameterError
 from hereish.evaluation import settings, tuning
-from hereish.traces.table import Columns
+from hereish.traces.columns import Columns
 
 EXAMPLE = """\b
 Examples:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,12 +13,14 @@ from hereish.core.spaces import Sphere
 from hereish.core.types import Bools, Floats, Ints
 from hereish.errors import PointError
 from hereish.synthetic import day
-from hereish.traces.budgets import same_name
-from hereish.traces.discovery import find
-from hereish.traces.reading import read_all
-from hereish.traces.summary import Tally
-from hereish.traces.table import Columns, Ids, Piece, Unreadable
-from hereish.traces.validate import Checker, unreadable, usable
+from hereish.traces.columns import Columns
+from hereish.traces.discovery import find_sources
+from hereish.traces.formats.base import Source
+from hereish.traces.names import canonical_name
+from hereish.traces.reading import Progress, read_valid_rows
+from hereish.traces.table import Ids, RowBatch
+from hereish.traces.time_order import TimeOrderChecker
+from hereish.traces.validate import Validator
 
 # Section 6 of the contract: what counts as a trajectory of somebody on foot, at least at times.
 LEAST_POINTS, LEAST_S, LEAST_SLOW = 20, 20 * 60.0, 0.1
@@ -58,9 +61,6 @@ class Trajectories:
         )
 
 
-Progress = Callable[[int, int, int], None]
-
-
 def load(
     names: Sequence[str],
     columns: Columns | None = None,
@@ -73,20 +73,14 @@ def load(
 
     Without traces in the files, all fixes of a user are one trajectory.
     """
-    sources = find(names, form)
-    total, before, points = sum(source.size for source in sources), 0, 0
+    sources = find_sources(names, form)
     gathered = _Gathered()
-    checker, tally = Checker(), Tally()
-    for source, event in read_all(sources, columns or Columns(), jobs):
-        if event is None:
-            checker, before = Checker(), before + source.size
-        elif isinstance(event, Unreadable):
-            unreadable(source, event, True, tally)
-        else:
-            gathered.add(usable(source, event, checker.faults(event), True, tally), source.name)
-            points += len(event)
-            if progress is not None:
-                progress(before + round(event.done * source.size), total, points)
+    validator = Validator(drop_bad=True)
+    checkers: dict[Source, TimeOrderChecker] = defaultdict(TimeOrderChecker)
+    rows = read_valid_rows(sources, columns or Columns(), validator, jobs=jobs, progress=progress)
+    for source, batch in rows:
+        faults = checkers[source].faults(batch)
+        gathered.add(validator.without_faults(source, batch, faults), source.name)
     name = Path(names[0]).name.split(".")[0] or "data"
     return gathered.trajectories(name)
 
@@ -98,7 +92,7 @@ def synthetic(users: int = 600, seed: int = 1) -> Trajectories:
 
 
 class _Gathered:
-    """Pieces of files, until all are there."""
+    """Batches of files, until all are there."""
 
     def __init__(self) -> None:
         self._users: dict[str, int] = {}
@@ -106,23 +100,23 @@ class _Gathered:
         self._whose: list[int] = []
         self._columns: list[tuple[Ints, Floats, Floats, Floats]] = []
 
-    def add(self, piece: Piece, file: str) -> None:
-        if not len(piece):
+    def add(self, batch: RowBatch, file: str) -> None:
+        if not len(batch):
             return
-        nothing = np.zeros(len(piece), dtype=np.int64)
-        users, traces = piece.user or Ids(nothing, [""]), piece.trace or Ids(nothing, [""])
-        numbered = piece.layout.numbered
+        nothing = np.zeros(len(batch), dtype=np.int64)
+        users, traces = batch.user or Ids(nothing, [""]), batch.trace or Ids(nothing, [""])
+        numbered = batch.layout.numbered
         pair = users.codes * len(traces.names) + traces.codes
         begins = np.flatnonzero(np.diff(pair, prepend=pair[:1] - 1))
         numbers = [
             self._number(
-                same_name(users.names[u]),
+                canonical_name(users.names[u]),
                 (file if numbered and isinstance(traces.names[t], int) else "", traces.names[t]),
             )
             for u, t in (divmod(one, len(traces.names)) for one in pair[begins].tolist())
         ]
         trace = np.repeat(numbers, np.diff(begins, append=len(pair)))
-        self._columns.append((trace, piece.at_us / 1e6, piece.lat, piece.lon))
+        self._columns.append((trace, batch.at_us / 1e6, batch.lat, batch.lon))
 
     def _number(self, user: str, trace: tuple[str, object]) -> int:
         who = self._users.setdefault(user, len(self._users))

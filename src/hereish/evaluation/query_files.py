@@ -9,7 +9,7 @@ import numpy as np
 
 from hereish.evaluation.dataset import load
 from hereish.evaluation.sampling import Queries
-from hereish.traces.table import Columns
+from hereish.traces.columns import Columns
 
 _P = re.compile(r"[-_. ]?p=?(0(?:\.\d+)?|1(?:\.0+)?)(?!\d)")
 

@@ -1,8 +1,9 @@
-"""Rows in any order, with a user each, through the batch and back into their order."""
+"""Rows of many users in any order: one lane per user and window, and back to the given order."""
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import threading
 from collections.abc import Sequence
@@ -18,39 +19,51 @@ from hereish.core.spaces import find_point_outside
 from hereish.core.types import Floats, Ints
 from hereish.core.windows import NoReset
 from hereish.errors import ParameterError, PartError, PointError
-from hereish.traces.names import name_key
-from hereish.traces.names import same_name as same_name  # for those who know it from here
-from hereish.traces.order import Chance, inverse, public_order
+from hereish.traces.names import canonical_name, name_key
+from hereish.traces.order import TieBreaker, inverse, public_order
 
 
 @dataclasses.dataclass(frozen=True)
 class EachTrace(NoReset):
-    """One budget for each trace, where rows say which trace is theirs."""
+    """One budget per trace, where rows name their trace."""
 
     def covers(self, index: int | None = None) -> str:
         return "the reports of each trace"
 
 
 class Budgets:
-    """Where every user and window stands, from one call to the next.
+    """The public run of every user and window, from one call to the next.
 
-    For tables that come in pieces: each (user, window) keeps one budget across them. Holds public
-    data only, and as much of it however many rows there were. Calls that share it take turns.
+    For tables that come in batches: each (user, window) keeps one budget across them. Holds public
+    data only, and no more of it however many rows there were. Calls that share it are serialised.
     """
 
     def __init__(self, mechanism: PredictiveMechanism) -> None:
         self.mechanism = mechanism
         # Each lane is one window of one user.
-        self.lane_mechanism = dataclasses.replace(mechanism, window=NoReset())
-        self.turn = threading.Lock()
+        self.lane_mechanism = _without_windows(mechanism)
+        self._clear()
+
+    def _clear(self) -> None:
+        self.lock = threading.Lock()
         self._lanes: dict[tuple[str, int], int] = {}
-        self._seen = _NOTHING_SEEN
+        self._windows = _NO_WINDOWS
         self.run = self.lane_mechanism.run(0)
+
+    def cleared(self) -> Budgets:
+        """Budgets of the same mechanism from which nothing has been spent.
+
+        The mechanism is not built and checked again.
+        """
+        fresh = copy.copy(self)
+        fresh._clear()
+        return fresh
 
     def __len__(self) -> int:
         return len(self._lanes)
 
     def lanes(self, keys: Sequence[tuple[str, int]]) -> Ints:
+        """The lane of each user and window; new ones begin with an empty run."""
         new = [key for key in keys if key not in self._lanes]
         if new:
             self._lanes.update({key: len(self) + i for i, key in enumerate(new)})
@@ -61,24 +74,24 @@ class Budgets:
             self.run = Run(*fields)
         return np.array([self._lanes[key] for key in keys], dtype=np.int64)
 
-    def check_windows(self, spans: _Spans) -> None:
-        """Windows may not fall as time goes on, from one call to the next either."""
-        self._seen = self._seen.joined(spans)
+    def check_windows(self, windows: _WindowTimes) -> None:
+        """Raises if the number of a window falls as time goes on, also between calls."""
+        self._windows = self._windows.merged(windows)
 
-    def remember(self, lanes: Ints, run: Run) -> None:
+    def store(self, lanes: Ints, run: Run) -> None:
         for kept, field in zip(self.run if len(lanes) else (), run, strict=False):
             kept[lanes] = field
 
 
-class _Spans(NamedTuple):
-    """Windows, and the first and last time seen in each."""
+class _WindowTimes(NamedTuple):
+    """Numbers of windows, and the first and last time in each."""
 
     window: Ints
     first_s: Floats
     last_s: Floats
 
-    def joined(self, other: _Spans) -> _Spans:
-        """Of both together. Raises if a window with a higher number was not later throughout."""
+    def merged(self, other: _WindowTimes) -> _WindowTimes:
+        """Both together. Raises if a window with a higher number is not later throughout."""
         window = np.concatenate([self.window, other.window])
         first_s = np.concatenate([self.first_s, other.first_s])
         last_s = np.concatenate([self.last_s, other.last_s])
@@ -95,10 +108,10 @@ class _Spans(NamedTuple):
                 "budget twice: each window must have a higher number than those before it; "
                 "nothing was released"
             )
-        return _Spans(window[begins], first, last)
+        return _WindowTimes(window[begins], first, last)
 
 
-_NOTHING_SEEN = _Spans(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))
+_NO_WINDOWS = _WindowTimes(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))
 
 
 def sanitize_rows(
@@ -115,40 +128,40 @@ def sanitize_rows(
 ) -> Sanitized:
     """Sanitise rows of several users; `user` has the number of each row's user among `names`.
 
-    Each user has one budget a window, however the rows lie and whatever way the user's name is
-    written (see `same_name`). They are taken in the order of their times, which are public. Of the
-    same time, the one with the lower `place` comes first: a place in a public order. Without it,
-    chance decides. The result is in the order of the input, row for row: whoever publishes it puts
-    it into a public order. Every window is a trace of its own, so that many can run at once: its
-    first report is noise, not yesterday's guess.
+    Each user has one budget per window, in whatever order the rows are and however the user's name
+    is spelt (see `canonical_name`). Rows are taken in the order of their times, which are public;
+    at the same time, in the order of `place`, their places in a public order, or at random without
+    it. The result is in the order of the input, row for row: whoever publishes it puts it into a
+    public order. Every window is a lane of its own, so that many can run at once: its first report
+    is noise, not yesterday's guess.
 
     Guarantee: as the mechanism's, for each user, whatever the order of the rows depends on.
     """
-    points, at_s = _plain("points", points), _plain("at_s", at_s)
-    _check(mechanism, user, names, points, at_s)
-    user, names = _people(user, names)
+    points, at_s = _unmasked("points", points), _unmasked("at_s", at_s)
+    _check_rows(mechanism, user, names, points, at_s)
+    user, names = _number_users(user, names)
     window = _windows(mechanism, at_s)
     if place is None:
         place = inverse(
-            public_order((user, at_s), lambda _: (), chance(seed, draws, names, user, at_s, points))
+            public_order(
+                (user, at_s), lambda _: (), tie_breaker(seed, draws, names, user, at_s, points)
+            )
         )
-    order = _order(user, at_s, place)
-    rows = slice(None) if order is None else order  # most files have them in order: no copies
+    order = _lane_order(user, at_s, place)
+    rows = slice(None) if order is None else order  # most files are in order: no copies
     sorted_user, sorted_window, sorted_at_s = user[rows], window[rows], at_s[rows]
-    begins = _begins(sorted_user, sorted_window)
+    begins = _group_starts(sorted_user, sorted_window)
     last = np.append(begins[1:], len(user))[: len(begins)] - 1
-    spans = _Spans(sorted_window[begins], sorted_at_s[begins], sorted_at_s[last])
+    times = _WindowTimes(sorted_window[begins], sorted_at_s[begins], sorted_at_s[last])
     if budgets is None:
-        _NOTHING_SEEN.joined(spans)
+        _NO_WINDOWS.merged(times)
     keys = [(names[sorted_user[i]], int(sorted_window[i])) for i in begins]
     keyed = [f"{day} {name}" for name, day in keys] if isinstance(draws, KeyedDraws) else None
-    with contextlib.nullcontext() if budgets is None else budgets.turn:
+    with contextlib.nullcontext() if budgets is None else budgets.lock:
         first = begins if order is None else order[begins]
-        lanes, run = _resumed(mechanism, budgets, spans, keys, at_s, first)
+        lanes, run = _resume(mechanism, budgets, times, keys, at_s, first)
         out = sanitize(
-            dataclasses.replace(mechanism, window=NoReset())
-            if budgets is None
-            else budgets.lane_mechanism,
+            _without_windows(mechanism) if budgets is None else budgets.lane_mechanism,
             points[rows],
             sorted_at_s,
             np.append(begins, len(user)),
@@ -158,7 +171,7 @@ def sanitize_rows(
             run=run,
         )
         if budgets is not None and out.run is not None:
-            budgets.remember(lanes, out.run)  # before anything is handed out
+            budgets.store(lanes, out.run)  # before anything is returned
     guarantee = mechanism.guarantee_for_each("user") if out.private else out.guarantee
     if order is None:
         return dataclasses.replace(out, guarantee=guarantee)
@@ -168,15 +181,20 @@ def sanitize_rows(
     return dataclasses.replace(out, **columns, guarantee=guarantee)
 
 
-def chance(
+def _without_windows(mechanism: PredictiveMechanism) -> PredictiveMechanism:
+    """The mechanism of a lane that is one window. Building it checks all parts once more."""
+    return dataclasses.replace(mechanism, window=NoReset())
+
+
+def tie_breaker(
     seed: int | None,
     draws: Draws | KeyedDraws | None,
     names: Sequence[str],
     user: Ints,
     at_s: Floats,
     points: Floats,
-) -> Chance:
-    """Random numbers for rows that public data cannot tell apart.
+) -> TieBreaker:
+    """Random numbers for rows that are equal in all public data.
 
     With a key they are a function of the key and of the row, so that a retry has the same order.
     """
@@ -184,10 +202,10 @@ def chance(
         keyed = draws
 
         def derived(rows: Ints) -> Floats:
-            nought = np.zeros(len(rows), dtype=np.int64)
+            zeros = np.zeros(len(rows), dtype=np.int64)
             users = [names[i] for i in user[rows]]
             drawn = keyed.derive(
-                users, nought, nought, at_s[rows], points[rows], 1, mechanism=b"order"
+                users, zeros, zeros, at_s[rows], points[rows], 1, mechanism=b"order"
             )
             return drawn[:, 0]
 
@@ -196,19 +214,19 @@ def chance(
     return lambda rows: source.uniforms(len(rows))
 
 
-def _people(user: Ints, names: Sequence[str]) -> tuple[Ints, Sequence[str]]:
+def _number_users(user: Ints, names: Sequence[str]) -> tuple[Ints, Sequence[str]]:
     """The rows' users numbered in the order of their names, with one number for one name."""
     used = np.flatnonzero(np.bincount(user)) if len(user) else np.empty(0, dtype=np.int64)
-    same = [same_name(names[i]) for i in used.tolist()]
-    people = sorted(set(same), key=name_key)
-    number = {name: i for i, name in enumerate(people)}
+    same = [canonical_name(names[i]) for i in used.tolist()]
+    different = sorted(set(same), key=name_key)
+    number = {name: i for i, name in enumerate(different)}
     numbers = np.zeros(int(used[-1]) + 1 if len(used) else 0, dtype=np.int64)
     numbers[used] = [number[name] for name in same]
-    return numbers[user], people
+    return numbers[user], different
 
 
-def _plain(what: str, values: Floats) -> Floats:
-    """An array without its mask, unless something is masked: then nobody knows what it is."""
+def _unmasked(what: str, values: Floats) -> Floats:
+    """An array without its mask. Raises if a value is masked."""
     if np.ma.is_masked(values):
         masked = np.ma.getmaskarray(values)
         row = int(np.flatnonzero(masked.reshape(len(masked), -1).any(axis=1))[0])
@@ -229,13 +247,13 @@ def _windows(mechanism: PredictiveMechanism, at_s: Floats) -> Ints:
     return numbers.astype(np.int64)
 
 
-def _begins(user: Ints, window: Ints) -> Ints:
-    """Where rows begin that differ from those before them in user or window."""
+def _group_starts(user: Ints, window: Ints) -> Ints:
+    """The rows that differ from the row before in user or window."""
     changes = (np.diff(user) != 0) | (np.diff(window) != 0)
     return np.flatnonzero(np.r_[np.ones(min(len(user), 1), dtype=np.bool_), changes])
 
 
-def _order(user: Ints, at_s: Floats, place: Ints) -> Ints | None:
+def _lane_order(user: Ints, at_s: Floats, place: Ints) -> Ints | None:
     """The rows by user, time and place; None if they are so already.
 
     Windows never fall as time goes on, which is checked, so they need not be sorted by.
@@ -248,20 +266,20 @@ def _order(user: Ints, at_s: Floats, place: Ints) -> Ints | None:
     return None if rises.all() else np.lexsort((place, at_s, user))
 
 
-def _resumed(
+def _resume(
     mechanism: PredictiveMechanism,
     budgets: Budgets | None,
-    spans: _Spans,
+    times: _WindowTimes,
     keys: Sequence[tuple[str, int]],
     at_s: Floats,
     first_rows: Ints,
 ) -> tuple[Ints, Run | None]:
-    """Where the users and windows of these keys stand."""
+    """The lanes and runs of these users and windows."""
     if budgets is None:
         return np.empty(0, dtype=np.int64), None
     if budgets.mechanism != mechanism:
         raise ParameterError("these budgets were begun with another mechanism")
-    budgets.check_windows(spans)
+    budgets.check_windows(times)
     lanes = budgets.lanes(keys)
     run = budgets.run.take(lanes)
     early = np.flatnonzero(at_s[first_rows] < run.at_s)
@@ -272,7 +290,7 @@ def _resumed(
     return lanes, run
 
 
-def _check(
+def _check_rows(
     mechanism: PredictiveMechanism, user: Ints, names: Sequence[str], points: Floats, at_s: Floats
 ) -> None:
     """Before the rows are sorted, so that an error names the row as the caller has it."""

@@ -1,148 +1,101 @@
-"""Which files are meant, and what is in them: names, folders and globs to sources."""
+"""Which files to read: names, folders and globs to sources, each with its format."""
 
 from __future__ import annotations
 
 import glob
-import gzip
 import os
-import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from importlib import import_module
+from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
-from typing import BinaryIO, cast
 
 from hereish.errors import ParameterError
+from hereish.traces.formats._sidecar import is_sidecar
+from hereish.traces.formats.base import Format, Source
+from hereish.traces.formats.registry import (
+    FORMAT_NAMES,
+    STANDARD_STREAM_FORMAT,
+    all_extensions,
+    get_format,
+    recognize,
+)
 
-# The formats, and the endings of their names. Each has a module of its own in this folder.
-ENDINGS = {
-    "gpx": (".gpx",),
-    "geojson": (".geojson", ".json"),
-    "csv": (".csv",),
-    "parquet": (".parquet", ".pq"),
-    "geoparquet": (".geoparquet",),
-    "geolife": (".plt",),
-    "tdrive": (".txt",),
-}
-FORMATS = tuple(ENDINGS)
-_MODULES = {"csv": "delimited", "geoparquet": "parquet"}
-METADATA = "-metadata.json"  # how a file ends that says what was promised for its neighbour
-STANDARD = "-"  # standard input or output
+STANDARD_STREAM = "-"  # in place of a file name: standard input or output
 
 
-@dataclass(frozen=True)
-class Source:
-    """A file to read, or standard input."""
-
-    path: Path | None
-    format: str
-    below: Path  # its name below the folder it was found in
-    number: int | None = None  # among the sources, from 1; None if it is the only one
-
-    @property
-    def name(self) -> str:
-        return "standard input" if self.path is None else str(self.path)
-
-    @property
-    def size(self) -> int:
-        """In bytes, for progress; 0 if nobody knows."""
-        return 0 if self.path is None else self.path.stat().st_size
-
-    def open(self) -> BinaryIO:
-        """The bytes of the file; a name that ends in .gz is unpacked on the way."""
-        if self.path is None:
-            return sys.stdin.buffer
-        if self.path.suffix == ".gz":
-            return cast("BinaryIO", gzip.open(self.path, "rb"))
-        return self.path.open("rb")
-
-
-def module(name: str) -> ModuleType:
-    """The module that reads and writes a format; imported when it is needed."""
-    return import_module(f"hereish.traces.formats.{_MODULES.get(name, name)}")
-
-
-def format_of(name: str) -> str | None:
-    """The format that a file's name tells."""
-    name = name.lower().removesuffix(".gz")
-    for form, endings in ENDINGS.items():
-        if name.endswith(endings):
-            return form
-    return None
-
-
-def find(names: Sequence[str], form: str | None = None) -> list[Source]:
+def find_sources(names: Sequence[str], form: str | None = None) -> list[Source]:
     """The files that are meant, each once, folders and globs in the order of their names."""
-    found: dict[Path | None, Source] = {}
+    chosen = None if form is None else get_format(form)
+    sources: dict[Path | None, Source] = {}
     for name in names:
-        for source in _expanded(name, form):
+        for source in _expand(name, chosen):
             key = source.path and source.path.resolve()
-            if key in found:
+            if key in sources:
                 raise ParameterError(f"{source.name} is named twice; each file is read once")
-            found[key] = source
-    if len(found) == 1:
-        return list(found.values())
-    return [replace(source, number=i) for i, source in enumerate(found.values(), start=1)]
+            sources[key] = source
+    if len(sources) == 1:
+        return list(sources.values())
+    return [replace(source, number=i) for i, source in enumerate(sources.values(), start=1)]
 
 
-def _expanded(name: str, form: str | None) -> Iterator[Source]:
-    if name == STANDARD:
-        yield Source(None, form or "csv", Path("stdin.csv"))
+def _expand(name: str, form: Format | None) -> Iterator[Source]:
+    if name == STANDARD_STREAM:
+        yield Source(None, form or STANDARD_STREAM_FORMAT, Path("stdin.csv"))
         return
     path = Path(name)
     if path.is_dir():
-        yield from _folder(path, form)
+        yield from _search_folder(path, form)
     elif path.exists():
-        yield Source(path, form or _known(name), Path(path.name))
+        yield Source(path, form or _recognize(name), Path(path.name))
     else:
         matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207  # Path.glob refuses absolute ones
         if not matches:
             raise ParameterError(f"there is no file or folder {name}")
         for match in matches:
-            yield from _expanded(match, form)
+            yield from _expand(match, form)
 
 
-def _folder(folder: Path, form: str | None) -> Iterator[Source]:
-    some = False
-    for path in sorted(_walked(folder)):
-        if _belongs(path, form):
-            some = True
+def _search_folder(folder: Path, form: Format | None) -> Iterator[Source]:
+    empty = True
+    for path in sorted(_walk(folder)):
+        if _is_data(path, form):
+            empty = False
             if not path.is_file():
-                raise ParameterError(f"{path} cannot be read: it leads nowhere, or is no file")
-            yield Source(path, form or _known(path.name), path.relative_to(folder))
-    if not some:
-        endings = ", ".join(end for ends in ENDINGS.values() for end in ends)
-        raise ParameterError(f"the folder {folder} has no file of a kind that is read: {endings}")
+                raise ParameterError(f"{path} cannot be read: it is a broken link, or not a file")
+            yield Source(path, form or _recognize(path.name), path.relative_to(folder))
+    if empty:
+        raise ParameterError(
+            f"the folder {folder} has no file of a format that is read: {all_extensions()}"
+        )
 
 
-def _walked(folder: Path) -> Iterator[Path]:
-    """All files that are not hidden; nothing is passed over in silence."""
+def _walk(folder: Path) -> Iterator[Path]:
+    """All files that are not hidden; nothing else is skipped silently."""
 
-    def cannot(wrong: OSError) -> None:
-        raise wrong
+    def raise_error(error: OSError) -> None:
+        raise error
 
-    for place, folders, files in os.walk(folder, onerror=cannot):
+    for place, folders, files in os.walk(folder, onerror=raise_error):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in folders:
             if Path(place, name).is_symlink():
-                raise ParameterError(f"{Path(place, name)} is a link to a folder; name it itself")
+                raise ParameterError(
+                    f"{Path(place, name)} is a link to a folder; name that folder itself"
+                )
         yield from (Path(place, name) for name in files if not name.startswith("."))
 
 
-def _belongs(path: Path, form: str | None) -> bool:
-    if path.name.endswith(METADATA):  # beside a file that we wrote
+def _is_data(path: Path, form: Format | None) -> bool:
+    recognized = recognize(path.name)
+    if recognized is None or is_sidecar(path):
         return False
-    known = format_of(path.name)
-    if known == "tdrive":  # its files are called by the number of a taxi; other texts are not data
-        return form == "tdrive" or (form is None and path.stem.isdigit())
-    return known is not None and form in (None, known)
+    return recognized.is_data_file(path) if form is None else form == recognized
 
 
-def _known(name: str) -> str:
-    form = format_of(name)
+def _recognize(name: str) -> Format:
+    form = recognize(name)
     if form is None:
         raise ParameterError(
-            f"the name {name} does not tell its format; give --format, one of {', '.join(FORMATS)}"
+            f"the name {name} does not tell its format; give --format, one of "
+            f"{', '.join(FORMAT_NAMES)}"
         )
     return form

@@ -1,4 +1,4 @@
-"""What other libraries raise may quote a place; what is raised here never does."""
+"""Exceptions of other libraries may quote a place; those that leave this package never do."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from hereish.errors import HereishError
 Result = TypeVar("Result")
 
 
-def shielded(work: Callable[[], Result], error: HereishError) -> Result:
-    """What `work` returns; if it fails in a way that is not ours, `error` and no trail of that."""
+def replace_foreign_errors(function: Callable[[], Result], error: HereishError) -> Result:
+    """What `function` returns; if it raises anything that is not ours, raises `error` instead.
+
+    Guarantee: nothing of the other exception is in `error`, not even in its context.
+    """
     try:
-        return work()
+        return function()
     except (HereishError, MemoryError):
         raise
     except Exception:  # noqa: BLE001, S110  # whatever it is, it may quote the data
         pass
-    # Not raised above, where the error would carry the one that quotes.
+    # Not raised above, where its context would be the other exception.
     raise error

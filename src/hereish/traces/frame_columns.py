@@ -14,7 +14,7 @@ import narwhals as nw
 from hereish.core.types import Ints
 
 
-def taken(column: Any, rows: Ints) -> Any:
+def take_rows(column: Any, rows: Ints) -> Any:
     """These rows of a narwhals series, as a series of the same kind that has nothing else in it."""
     native, dtype = column.to_native(), column.dtype
     if dtype in (nw.Categorical, nw.Enum):

@@ -12,25 +12,25 @@ from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import Draws, KeyedDraws
 from hereish.core.types import Floats, Ints
 from hereish.errors import ParameterError, PointError
-from hereish.traces.budgets import Budgets, chance, sanitize_rows
-from hereish.traces.foreign_errors import shielded
-from hereish.traces.names import name_key, same_name
-from hereish.traces.order import Order, check_order, covered, inverse, public_order
+from hereish.traces.budgets import Budgets, sanitize_rows, tie_breaker
+from hereish.traces.foreign_errors import replace_foreign_errors
+from hereish.traces.names import canonical_name, name_key
+from hereish.traces.order import Order, check_order, inverse, public_order, qualify_guarantee
 
 try:
     import narwhals as nw
 except ImportError as missing:
     raise ImportError("data frames need more: pip install 'hereish[frames]'") from missing
 
-from hereish.traces.frame_columns import taken
+from hereish.traces.frame_columns import take_rows
 
 Frame = TypeVar("Frame")
 WGS84 = "EPSG:4326"
 _EXACT = 2.0**53  # from here on a float is not one whole number but several
 
 
-class _Asked(NamedTuple):
-    """What `sanitize_frame` was asked for, besides the frame and where its places are."""
+class _Options(NamedTuple):
+    """The arguments of `sanitize_frame`, without the frame and the columns of its places."""
 
     mechanism: PredictiveMechanism
     user: str | None
@@ -59,15 +59,15 @@ def sanitize_frame(
     """The rows that may be released, in a new frame of the same kind.
 
     It has the columns `user` (if one is named), `time`, `lat`, `lon`, `kind` and `cost`, and those
-    of `keep`, which are passed on as they are: that is your choice, and they may tell a place.
-    Everything else stays behind. A GeoDataFrame of points is read from its geometry and released
+    of `keep`, which are passed on as they are: that is your choice, and they may reveal a place.
+    Everything else is left out. A GeoDataFrame of points is read from its geometry and released
     in its own coordinate system. Times keep their zone. Rows that the budget refused are left
     out, and so is the index of a pandas frame, which could hold anything. A table that comes in
-    pieces takes the same `budgets` for each; otherwise a call knows nothing of the one before.
+    batches takes the same `budgets` for each; otherwise each call spends a budget of its own.
 
-    Rows come out by user and time; of the same user and time by kept columns, and of the same of
-    those in random order. `order="input"` publishes the order in which they came in: of a table
-    that was sorted by place, that alone can tell places better than the released ones do.
+    Rows come out by user and time, then by kept columns, then in random order. `order="input"`
+    publishes the order in which they came in: of a table that was sorted by place, that alone can
+    reveal more than the released places do.
 
     Guarantee: as the mechanism's, for each user (for all rows together if no user is named),
     whatever the order of the frame depends on; not with `order="input"`, which says so.
@@ -78,47 +78,53 @@ def sanitize_frame(
             f"frames hold latitudes and longitudes; the mechanism's space has {', '.join(names)}"
         )
     check_order(order)
-    asked = _Asked(mechanism, user, time, keep, order, seed, draws, budgets)
-    wrong = PointError("the frame cannot be read, or not be made again; nothing was released")
+    options = _Options(mechanism, user, time, keep, order, seed, draws, budgets)
+    error = PointError(
+        "the frame cannot be read, or a new one cannot be made; nothing was released"
+    )
     if _is_geo(frame):
-        return cast("Frame", shielded(lambda: _sanitize_geo(frame, asked), wrong))
-    return cast("Frame", shielded(lambda: _sanitize_plain(frame, asked, lat, lon), wrong))
+        return cast("Frame", replace_foreign_errors(lambda: _sanitize_geo(frame, options), error))
+    return cast(
+        "Frame", replace_foreign_errors(lambda: _sanitize_plain(frame, options, lat, lon), error)
+    )
 
 
-def _sanitize_plain(frame: Any, asked: _Asked, lat: str, lon: str) -> Any:
+def _sanitize_plain(frame: Any, options: _Options, lat: str, lon: str) -> Any:
     table = _table(frame)
-    user, time, keep = asked.user, asked.time, asked.keep
+    user, time, keep = options.user, options.time, options.keep
     _check_columns(table, [name for name in (user, time, lat, lon, *keep) if name is not None])
-    points = np.column_stack([_numbers(table, lat), _numbers(table, lon)])
-    out, rows = _sanitized(table, points, asked)
+    points = np.column_stack([_read_numbers(table, lat), _read_numbers(table, lon)])
+    out, rows = _sanitize(table, points, options)
     places = {lat: out.value[rows, 0], lon: out.value[rows, 1]}
-    released = _released(table, asked, out, rows, places)
+    released = _build_released(table, options, out, rows, places)
     names = [name for name in (user, time, lat, lon, "kind", "cost", *keep) if name is not None]
-    return _with_guarantee(released.select(*names).to_native(), covered(out.guarantee, asked.order))
+    return _with_guarantee(
+        released.select(*names).to_native(), qualify_guarantee(out.guarantee, options.order)
+    )
 
 
-def _sanitized(table: Any, points: Floats, asked: _Asked) -> tuple[Sanitized, Ints]:
+def _sanitize(table: Any, points: Floats, options: _Options) -> tuple[Sanitized, Ints]:
     """The rows sanitised, and which of them are released, in the order in which they come out."""
-    codes, names = _users(table, asked.user)
-    ticks, at_s = _times(table, asked.time)
+    codes, names = _read_users(table, options.user)
+    ticks, at_s = _read_times(table, options.time)
 
     def kept(rows: Ints) -> list[list[Any]]:
-        return [table[name][rows.tolist()].to_list() for name in asked.keep]
+        return [table[name][rows.tolist()].to_list() for name in options.keep]
 
-    random = chance(asked.seed, asked.draws, names, codes, at_s, points)
+    random = tie_breaker(options.seed, options.draws, names, codes, at_s, points)
     order = public_order((codes, ticks), kept, random)
     out = sanitize_rows(
-        asked.mechanism,
+        options.mechanism,
         codes,
         names,
         points,
         at_s,
-        seed=asked.seed,
-        draws=asked.draws,
-        budgets=asked.budgets,
+        seed=options.seed,
+        draws=options.draws,
+        budgets=options.budgets,
         place=inverse(order),
     )
-    if asked.order == "input":
+    if options.order == "input":
         order = np.arange(len(order))
     return out, order[out.released[order]]
 
@@ -148,7 +154,7 @@ def _check_columns(table: Any, wanted: Sequence[str]) -> None:
         )
 
 
-def _numbers(table: Any, name: str) -> Floats:
+def _read_numbers(table: Any, name: str) -> Floats:
     column = table[name]
     if not column.dtype.is_numeric():
         raise ParameterError(f"column {name!r} must hold numbers, found {column.dtype}")
@@ -157,11 +163,11 @@ def _numbers(table: Any, name: str) -> Floats:
         values = [np.nan if missing else float(value) for value, missing in pairs]
         return np.array(values, dtype=np.float64)
     cast_to: Callable[[], Any] = lambda: column.cast(nw.Float64).to_numpy()  # noqa: E731  # lazy
-    wrong = PointError(f"column {name!r} holds numbers that cannot be read; nothing was released")
-    return np.asarray(shielded(cast_to, wrong), dtype=np.float64)
+    error = PointError(f"column {name!r} holds numbers that cannot be read; nothing was released")
+    return np.asarray(replace_foreign_errors(cast_to, error), dtype=np.float64)
 
 
-def _times(table: Any, name: str) -> tuple[Ints, Floats]:
+def _read_times(table: Any, name: str) -> tuple[Ints, Floats]:
     """Each time as a whole number of the column's own unit, to order by, and in seconds."""
     column = table[name]
     zone = getattr(column.dtype, "time_zone", None)
@@ -170,11 +176,11 @@ def _times(table: Any, name: str) -> tuple[Ints, Floats]:
             f"column {name!r} must hold times that say their zone, found {column.dtype}; "
             "give them one first (tz_localize in pandas, dt.replace_time_zone in polars)"
         )
-    wrong = PointError(f"column {name!r} holds times that cannot be counted; nothing was released")
-    return shielded(lambda: _counted(column), wrong)
+    error = PointError(f"column {name!r} holds times that cannot be counted; nothing was released")
+    return replace_foreign_errors(lambda: _count_ticks(column), error)
 
 
-def _counted(column: Any) -> tuple[Ints, Floats]:
+def _count_ticks(column: Any) -> tuple[Ints, Floats]:
     missing = column.is_null().to_numpy()
     finest = "ns" if column.dtype.time_unit == "ns" else "us"
     ticks, micros = (
@@ -186,7 +192,7 @@ def _counted(column: Any) -> tuple[Ints, Floats]:
     return ticks, at_s
 
 
-def _users(table: Any, name: str | None) -> tuple[Ints, list[str]]:
+def _read_users(table: Any, name: str | None) -> tuple[Ints, list[str]]:
     """A number for each row's user, and the users in the order of their names."""
     rows = len(table)
     if name is None:
@@ -196,20 +202,22 @@ def _users(table: Any, name: str | None) -> tuple[Ints, list[str]]:
         row = int(np.flatnonzero(column.is_null().to_numpy())[0])
         raise PointError(f"row {row}: it has no {name}; nothing was released")
     if column.dtype.is_float():
-        column = _whole(column, name)
+        column = _as_integers(column, name)
     if column.dtype == nw.Object:  # a mixture, in which 1 and 1.0 would be two texts
-        different, codes = np.unique([same_name(v) for v in column.to_list()], return_inverse=True)
+        different, codes = np.unique(
+            [canonical_name(v) for v in column.to_list()], return_inverse=True
+        )
     else:
         texts = column.cast(nw.String).to_numpy().astype(str)
         different, codes = np.unique(texts, return_inverse=True)
-    names = [same_name(user) for user in different]
-    people = sorted(set(names), key=name_key)
-    numbers = dict(zip(people, range(len(people)), strict=True))
+    names = [canonical_name(user) for user in different]
+    different_users = sorted(set(names), key=name_key)
+    numbers = {user: i for i, user in enumerate(different_users)}
     table_of = np.array([numbers[user] for user in names], dtype=np.int64)
-    return table_of[codes.reshape(-1)], people
+    return table_of[codes.reshape(-1)], different_users
 
 
-def _whole(column: Any, name: str) -> Any:
+def _as_integers(column: Any, name: str) -> Any:
     """Users that were whole numbers until a missing one made them fractions."""
     values = np.asarray(column.to_numpy(), dtype=np.float64)
     if not (np.abs(values) < _EXACT).all() or (values != np.round(values)).any():
@@ -220,18 +228,18 @@ def _whole(column: Any, name: str) -> Any:
     return column.cast(nw.Int64)
 
 
-def _released(
-    table: Any, asked: _Asked, out: Sanitized, rows: Ints, places: dict[str, Floats]
+def _build_released(
+    table: Any, options: _Options, out: Sanitized, rows: Ints, places: dict[str, Floats]
 ) -> Any:
     """The columns that are passed on, the released places, and what each row is and cost."""
     backend = table.implementation
-    names = [name for name in (asked.user, asked.time, *asked.keep) if name is not None]
+    names = [name for name in (options.user, options.time, *options.keep) if name is not None]
     values: dict[str, tuple[Any, Any]] = {
         name: (column, nw.Float64) for name, column in places.items()
     }
     values["kind"] = (out.kind[rows].tolist(), nw.String)
     values["cost"] = (out.cost[rows], nw.Float64)
-    columns = [_taken(table, name, rows) for name in names]
+    columns = [_take_column(table, name, rows) for name in names]
     columns += [
         nw.new_series(name, column, dtype, backend=backend)
         for name, (column, dtype) in values.items()
@@ -240,13 +248,13 @@ def _released(
     return first.to_frame().with_columns(*others)
 
 
-def _taken(table: Any, name: str, rows: Ints) -> Any:
+def _take_column(table: Any, name: str, rows: Ints) -> Any:
     column = table[name]
-    wrong = ParameterError(
+    error = ParameterError(
         f"column {name!r} of type {column.dtype} cannot be passed on; turn it into texts or "
         "numbers first"
     )
-    return shielded(lambda: taken(column, rows), wrong)
+    return replace_foreign_errors(lambda: take_rows(column, rows), error)
 
 
 def _without_index(column: Any) -> Any:
@@ -262,7 +270,7 @@ def _is_geo(frame: object) -> bool:
     return type(frame).__module__.startswith("geopandas.")
 
 
-def _sanitize_geo(frame: Any, asked: _Asked) -> Any:
+def _sanitize_geo(frame: Any, options: _Options) -> Any:
     import geopandas
     import pandas
 
@@ -278,19 +286,21 @@ def _sanitize_geo(frame: Any, asked: _Asked) -> Any:
         raise PointError(f"row {wrong[0]}: its geometry is not a point; nothing was released")
     places = geometry.to_crs(WGS84)
     table = _table(pandas.DataFrame(frame.drop(columns=geometry.name)))
-    names = [name for name in (asked.user, asked.time, *asked.keep) if name is not None]
+    names = [name for name in (options.user, options.time, *options.keep) if name is not None]
     _check_columns(table, names)
     points = np.column_stack([places.y, places.x])
-    out, rows = _sanitized(table, points, asked)
-    plain = _released(table, asked, out, rows, {}).select(*names, "kind", "cost").to_native()
+    out, rows = _sanitize(table, points, options)
+    plain = (
+        _build_released(table, options, out, rows, {}).select(*names, "kind", "cost").to_native()
+    )
     lat, lon = out.value[rows].T
     moved = geopandas.GeoSeries.from_xy(lon, lat, index=plain.index, crs=WGS84).to_crs(frame.crs)
     released = geopandas.GeoDataFrame(plain).set_geometry(moved.rename(geometry.name))
-    return _with_guarantee(released, covered(out.guarantee, asked.order))
+    return _with_guarantee(released, qualify_guarantee(out.guarantee, options.order))
 
 
 def _with_guarantee(native: Any, guarantee: str) -> Any:
-    """Say what was promised where the kind of frame has a place for it, and drop the index."""
+    """With the guarantee where the kind of frame has metadata, and without the index."""
     if hasattr(native, "reset_index"):  # pandas
         native = native.reset_index(drop=True)
         native.attrs = {"hereish": guarantee}

@@ -1,4 +1,4 @@
-"""Numbers for the users and traces of many files, and what each of them is ordered by."""
+"""Numbers for the users and traces of many files, and the sort key of each of them."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hereish.core.types import Ints
-from hereish.traces.discovery import Source
-from hereish.traces.formats._times import iso
+from hereish.traces.formats._times import format_utc
+from hereish.traces.formats.base import Source
 from hereish.traces.merging import Key
-from hereish.traces.names import name_key, same_name
-from hereish.traces.table import Ids, Piece
+from hereish.traces.names import canonical_name, name_key
+from hereish.traces.table import Ids, RowBatch
 from hereish.traces.writing import Output
 
-NONE = -1  # the code of an id that is not told
+NO_ID = -1  # the code of rows without an id
 
 
-class Part(NamedTuple):
-    """A piece in a unit, with the numbers of its rows in the whole work."""
+class NumberedRows(NamedTuple):
+    """Rows of a batch, with numbers that are the same in all batches."""
 
     source: Source
-    piece: Piece
-    place: Ints  # in its file, from 0
+    batch: RowBatch
+    place: Ints  # of each row in its file, from 0
     file: Ints  # the number of the file
     user: Ints
     trace: Ints
-    span: Ints  # a trace in a file
-    user_id: Ints  # ids as given, NONE where there is none
+    span: Ints  # the number of a trace in a file
+    user_id: Ints  # ids as given, NO_ID where there is none
     trace_id: Ints
 
-    def take(self, rows: Ints) -> Part:
+    def take(self, rows: Ints) -> NumberedRows:
         columns = [column[rows] for column in self[2:]]
-        return Part(self.source, self.piece.take(rows), *columns)
+        return NumberedRows(self.source, self.batch.take(rows), *columns)
 
 
-class Book:
-    """Numbers for values: the same one for the same value, however many files it is in."""
+class Interner:
+    """Numbers values, from 0: the same number for the same value, in however many files it is."""
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
@@ -50,85 +50,93 @@ class Book:
             self.values.append(value)
         return self._numbers[key]
 
+    def get(self, number: int) -> Any:
+        """The value of a number; None for NO_ID."""
+        return None if number == NO_ID else self.values[number]
+
     def __len__(self) -> int:
         return len(self.values)
 
 
 class Numbering:
-    """Numbers the rows of all files of a work, piece by piece."""
+    """Numbers the rows of all files, batch by batch."""
 
     def __init__(self, out: Output) -> None:
         self._out = out
-        self.users, self.traces = Book(), Book()  # by the names that mean the same one
-        self.user_ids, self.trace_ids = Book(), Book()  # as given
-        self.keys: list[Key] = []  # what each trace is ordered by
-        self.targets: list[int] = []  # where each span goes
-        self._spans = Book()
-        self._begun: dict[tuple[int, str], list[tuple[int, int]]] = {}  # whose the label is
+        self.users, self.traces = Interner(), Interner()  # by their canonical names
+        self.user_ids, self.trace_ids = Interner(), Interner()  # as given
+        self.keys: list[Key] = []  # by which each trace is ordered
+        self.out_files: list[int] = []  # the output file of each span
+        self._spans = Interner()
+        # Of each user and label: the files and traces that have it.
+        self._labelled: dict[tuple[int, str], list[tuple[int, int]]] = {}
         self._files: dict[Source, tuple[int, int]] = {}  # the number of each, and its rows so far
 
-    def begin_again(self) -> None:
-        """The same files are read another time."""
+    def restart(self) -> None:
+        """The same files are read once more."""
         self._files = {source: (number, 0) for source, (number, _) in self._files.items()}
 
-    def users_of(self, piece: Piece) -> Ints:
+    def number_users(self, batch: RowBatch) -> Ints:
         """The number of each row's user; those without any are all the same person's."""
-        ids = piece.user or Ids(np.zeros(len(piece), dtype=np.int64), [""])
-        return _mapped(ids.codes, lambda code: self.users.number(same_name(ids.names[code])))
+        ids = batch.users()
+        return _map_codes(
+            ids.codes, lambda code: self.users.number(canonical_name(ids.names[code]))
+        )
 
-    def numbered(self, source: Source, piece: Piece) -> Part:
+    def number_rows(self, source: Source, batch: RowBatch) -> NumberedRows:
         file, before = self._files.setdefault(source, (len(self._files), 0))
-        self._files[source] = (file, before + len(piece))
-        self._out.check(source, piece)
-        user = self.users_of(piece)
-        trace = self._numbered_traces(source, file, piece, user)
-        count = len(piece)
-        nobody = np.full(count, NONE, dtype=np.int64)
-        user_id = trace_id = nobody
-        if piece.user is not None:
-            names = piece.user.names
-            user_id = _mapped(piece.user.codes, lambda code: self.user_ids.number(names[code]))
-        if piece.trace is not None:
-            labels = self._labels(source, file, piece, user)
-            trace_id = _mapped(piece.trace.codes, lambda code: self.trace_ids.number(labels(code)))
-        return Part(
+        self._files[source] = (file, before + len(batch))
+        self._out.check(source, batch)
+        user = self.number_users(batch)
+        trace = self._number_traces(source, file, batch, user)
+        count = len(batch)
+        user_id = trace_id = np.full(count, NO_ID, dtype=np.int64)
+        if batch.user is not None:
+            names = batch.user.names
+            user_id = _map_codes(batch.user.codes, lambda code: self.user_ids.number(names[code]))
+        if batch.trace is not None:
+            labels = self._labels(source, file, batch, user)
+            trace_id = _map_codes(
+                batch.trace.codes, lambda code: self.trace_ids.number(labels(code))
+            )
+        return NumberedRows(
             source,
-            piece,
+            batch,
             before + np.arange(count),
             np.full(count, file, dtype=np.int64),
             user,
             trace,
-            self._numbered_spans(source, file, piece, trace, user_id, trace_id),
+            self._number_spans(source, file, batch, trace, user_id, trace_id),
             user_id,
             trace_id,
         )
 
-    def _numbered_traces(self, source: Source, file: int, piece: Piece, user: Ints) -> Ints:
+    def _number_traces(self, source: Source, file: int, batch: RowBatch, user: Ints) -> Ints:
         """The number of each row's trace, which is that of its user and its id or file."""
-        ids = piece.trace or Ids(np.zeros(len(piece), dtype=np.int64), [0])
-        numbered = piece.trace is None or piece.layout.numbered
-        labels = self._labels(source, file, piece, user)
-        many = len(ids.names)
+        ids = batch.trace or Ids.constant(0, len(batch))
+        numbered = batch.trace is None or batch.layout.numbered
+        labels = self._labels(source, file, batch, user)
+        count = len(ids.names)
 
         def number(pair: int) -> int:
-            who, code = self.users.values[pair // many], pair % many
-            which = ids.names[code]
-            here = f"{file}" if numbered and isinstance(which, int) else ""
-            # The length in front: no name can end where another begins.
-            name = f"{len(who)} {who}:{here}:{same_name(which)}"
+            user_name, code = self.users.values[pair // count], pair % count
+            given = ids.names[code]
+            scope = f"{file}" if numbered and isinstance(given, int) else ""
+            # The length in front: no two different pairs are written the same.
+            name = f"{len(user_name)} {user_name}:{scope}:{canonical_name(given)}"
             trace = self.traces.number(name)
             if trace == len(self.keys):
-                told = () if piece.trace is None else self._label_key(source, which, labels(code))
-                self.keys.append((name_key(who), *told))
+                key = () if batch.trace is None else self._label_key(source, given, labels(code))
+                self.keys.append((name_key(user_name), *key))
             return trace
 
-        return _mapped(user * many + ids.codes, number)
+        return _map_codes(user * count + ids.codes, number)
 
-    def _numbered_spans(
+    def _number_spans(
         self,
         source: Source,
         file: int,
-        piece: Piece,
+        batch: RowBatch,
         trace: Ints,
         user_id: Ints,
         trace_id: Ints,
@@ -138,53 +146,58 @@ class Numbering:
         for row in begins.tolist():
             first.setdefault(int(trace[row]), row)
 
-        def number(which: int) -> int:
-            span = self._spans.number((file, which))
-            if span == len(self.targets):
-                row = first[which]
-                user = None if user_id[row] == NONE else self.user_ids.values[user_id[row]]
-                told = None if trace_id[row] == NONE else self.trace_ids.values[trace_id[row]]
-                target = self._out.target(source, file, piece.layout, user, told)
-                self.targets.append(target)
+        def number(trace_number: int) -> int:
+            span = self._spans.number((file, trace_number))
+            if span == len(self.out_files):
+                row = first[trace_number]
+                given_user = self.user_ids.get(int(user_id[row]))
+                given_trace = self.trace_ids.get(int(trace_id[row]))
+                self.out_files.append(
+                    self._out.file_number(source, file, batch.layout, given_user, given_trace)
+                )
             return span
 
-        return _mapped(trace, number)
+        return _map_codes(trace, number)
 
-    def _labels(self, source: Source, file: int, piece: Piece, user: Ints) -> Callable[[int], Any]:
+    def _labels(
+        self, source: Source, file: int, batch: RowBatch, user: Ints
+    ) -> Callable[[int], Any]:
         """The id of a trace as it is written: as given, unless it is a number in its file."""
-        codes, names = piece.trace or Ids(np.zeros(0, dtype=np.int64), [0])
+        codes, names = batch.trace or Ids(np.zeros(0, dtype=np.int64), [0])
 
         def label(code: int) -> Any:
             name = names[code]
-            if not (piece.layout.numbered and isinstance(name, int)):
+            if not (batch.layout.numbered and isinstance(name, int)):
                 return name
-            if self._out.by_user:  # the number of a file says how the input lay in files
+            if (
+                self._out.per_user
+            ):  # a file's number would tell how the input was divided into files
                 own = np.flatnonzero(codes == code)
-                begins = iso(piece.at_us[own].min(keepdims=True))[0]
+                begins = format_utc(batch.at_us[own].min(keepdims=True))[0]
                 text = begins.replace("-", "").replace(":", "")
-                # Two that begin at one time are two, and nothing public tells them apart.
-                owners = self._begun.setdefault((int(user[own[0]]), text), [])
+                # Two that begin at one time are two, although they are equal in all public data.
+                owners = self._labelled.setdefault((int(user[own[0]]), text), [])
                 if (file, code) not in owners:
                     owners.append((file, code))
                 number = owners.index((file, code)) + 1
                 return text if number == 1 else f"{text}-{number}"
-            if source.number is None or self._out.apart:
+            if source.number is None or self._out.per_input:
                 return name
             return f"{source.number}-{name}"
 
         return label
 
     def _label_key(self, source: Source, name: Any, label: Any) -> tuple[Any, ...]:
-        """What a trace is ordered by: numbers in files by the file, then by themselves."""
+        """The sort key of a trace: numbers within files by the file, then by themselves."""
         numbered = isinstance(name, int) and label != name and isinstance(label, str)
-        if numbered and source.number and not self._out.by_user:
+        if numbered and source.number and not self._out.per_user:
             return (name_key(str(source.number)), name_key(str(name)))
-        return (name_key(same_name(label)),)
+        return (name_key(canonical_name(label)),)
 
 
-def _mapped(codes: Ints, number: Callable[[int], int]) -> Ints:
-    """Another number for each code; rows that belong together mostly lie together."""
+def _map_codes(codes: Ints, number: Callable[[int], int]) -> Ints:
+    """Another number for each code; quick where equal codes are mostly neighbours."""
     begins = np.flatnonzero(np.diff(codes, prepend=codes[:1] - 1))
-    different, which = np.unique(codes[begins], return_inverse=True)
+    different, inverse = np.unique(codes[begins], return_inverse=True)
     numbers = np.array([number(code) for code in different.tolist()], dtype=np.int64)
-    return np.repeat(numbers[which.reshape(-1)], np.diff(begins, append=len(codes)))
+    return np.repeat(numbers[inverse.reshape(-1)], np.diff(begins, append=len(codes)))

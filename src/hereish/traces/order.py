@@ -1,8 +1,8 @@
-"""The order of what is written: by public data alone, or at random.
+"""The order of what is written: by public data alone, and ties at random.
 
 Whoever sorts a table by latitude and publishes it in that order has published latitudes. So rows
-are put into the order of their users, traces and times. Where these are the same, kept columns
-decide, which are public too, and where those are the same as well, chance.
+are ordered by their users, traces and times, then by their kept columns, which are public too, and
+then at random.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from hereish.errors import ParameterError
 
 Order = Literal["public", "input"]
 ORDERS: tuple[Order, ...] = get_args(Order)
-_INPUT = " The rows are in the order of the input, which this does not cover."
+_INPUT_ORDER = " The rows are in the order of the input, which this does not cover."
 
-# The values of kept columns for some rows, a column at a time.
-Kept = Callable[[Ints], Sequence[Sequence[Any]]]
-# A random number for each of some rows, secret enough that nobody else could draw it.
-Chance = Callable[[Ints], Floats]
+# The values of the kept columns of some rows, column by column.
+KeptValues = Callable[[Ints], Sequence[Sequence[Any]]]
+# A random number for each of some rows, which nobody else can predict.
+TieBreaker = Callable[[Ints], Floats]
 
 
 def check_order(order: str) -> None:
@@ -31,28 +31,28 @@ def check_order(order: str) -> None:
         raise ParameterError(f"order must be one of {', '.join(ORDERS)}, found {order!r}")
 
 
-def covered(guarantee: str, order: Order) -> str:
-    """What is guaranteed, and where the order of the input was asked for, that it is not."""
-    return guarantee + _INPUT if order == "input" else guarantee
+def qualify_guarantee(guarantee: str, order: Order) -> str:
+    """The guarantee; if rows keep the order of the input, with the remark that it is excluded."""
+    return guarantee + _INPUT_ORDER if order == "input" else guarantee
 
 
-def public_order(keys: Sequence[NDArray[Any]], kept: Kept, chance: Chance) -> Ints:
-    """The rows by public keys, the first of which counts most; then by `kept`, then by chance.
+def public_order(keys: Sequence[NDArray[Any]], kept: KeptValues, tie_breaker: TieBreaker) -> Ints:
+    """The rows by public keys, the first of which counts most; then by `kept`, then at random.
 
-    Guarantee: whatever the order of the input, what comes out has the same distribution.
+    Guarantee: the distribution of the output does not depend on the order of the input.
     """
     order = np.arange(len(keys[0]))
-    falls, same = _steps(keys)
+    falls, same = _compare_neighbours(keys)
     if falls.any():
         order = np.lexsort(keys[::-1])
-        _, same = _steps([key[order] for key in keys])
+        _, same = _compare_neighbours([key[order] for key in keys])
     tied = np.append(same, False) | np.append(False, same)
     if len(order) and tied.any():
         places = np.flatnonzero(tied)
         rows = order[places]
         group = np.cumsum(np.append(True, ~same))[places]
-        public = [_ranks([_text(value) for value in column]) for column in kept(rows)]
-        order[places] = rows[np.lexsort((chance(rows), *public[::-1], group))]
+        public = [ranks([_sort_text(value) for value in column]) for column in kept(rows)]
+        order[places] = rows[np.lexsort((tie_breaker(rows), *public[::-1], group))]
     return order
 
 
@@ -63,7 +63,7 @@ def inverse(order: Ints) -> Ints:
     return place
 
 
-def _steps(keys: Sequence[NDArray[Any]]) -> tuple[Bools, Bools]:
+def _compare_neighbours(keys: Sequence[NDArray[Any]]) -> tuple[Bools, Bools]:
     """From each row to the next: whether the keys fall, and whether they stay the same."""
     rows = max(len(keys[0]) - 1, 0)
     falls, same = np.zeros(rows, dtype=np.bool_), np.ones(rows, dtype=np.bool_)
@@ -73,11 +73,12 @@ def _steps(keys: Sequence[NDArray[Any]]) -> tuple[Bools, Bools]:
     return falls, same
 
 
-def _ranks(texts: Sequence[str]) -> Ints:
-    place = {text: i for i, text in enumerate(sorted(set(texts)))}
-    return np.array([place[text] for text in texts], dtype=np.int64)
+def ranks(keys: Sequence[Any]) -> Ints:
+    """The place of each key among all different ones."""
+    place = {key: i for i, key in enumerate(sorted(set(keys)))}
+    return np.array([place[key] for key in keys], dtype=np.int64)
 
 
-def _text(value: Any) -> str:
-    """A text to order values by that need not be comparable."""
+def _sort_text(value: Any) -> str:
+    """A text to sort by, for values that need not be comparable."""
     return f"{type(value).__name__} {value!r}"

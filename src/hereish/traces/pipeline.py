@@ -1,4 +1,4 @@
-"""Checked rows through the mechanism and out again, in units that fit into memory."""
+"""Valid rows through the mechanism to the output, in units that fit into memory."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hereish.core.batch import Sanitized
-from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import Draws
-from hereish.core.types import Bools, Floats, Ints
+from hereish.core.types import Bools, Floats, Ints, Kind
 from hereish.errors import HereishError, ParameterError, PointError
 from hereish.traces.budgets import Budgets, EachTrace, sanitize_rows
-from hereish.traces.discovery import Source
-from hereish.traces.merging import Chunk, Key
+from hereish.traces.faults import Fault, Faults
+from hereish.traces.formats.base import Source
+from hereish.traces.merging import Key, SortedRows
 from hereish.traces.names import name_key
-from hereish.traces.numbering import Numbering, Part
-from hereish.traces.order import Order, public_order
-from hereish.traces.summary import Tally
-from hereish.traces.table import FAULTS, PIECE_ROWS, Fault, Ids, Piece, Released
+from hereish.traces.numbering import NumberedRows, Numbering
+from hereish.traces.order import Order, public_order, ranks
+from hereish.traces.summary import ReleaseCounts
+from hereish.traces.table import BATCH_ROWS, RELEASED_KINDS, Ids, ReleasedRows, RowBatch
 from hereish.traces.thinning import Thinner
-from hereish.traces.validate import YEAR_US, bad_row, time_faults
-from hereish.traces.writing import Ends, Output
+from hereish.traces.validate import YEAR_US, Validator, time_faults
+from hereish.traces.writing import Output, SortBounds
 
-_HARD, _EASY, _UNTESTED = range(3)  # as in KINDS
+_HARD, _EASY, _UNTESTED = map(RELEASED_KINDS.index, (Kind.HARD, Kind.EASY, Kind.UNTESTED))
 _CENTURY_S = 100 * 365.25 * 86400.0
 _NEVER = np.iinfo(np.int64).min
 
 
-class NotInOrder(HereishError):  # noqa: N818  # it tells its catcher what to do, and goes no further
-    """Rows came after later ones that have been through already: they must be taken by user."""
+class UnsortedInputError(HereishError):
+    """Rows came after later ones that have been released already: they must be taken by user."""
 
 
-def _whole_us(every_s: float) -> int:
+def _every_us(every_s: float) -> int:
     if not 1e-3 <= every_s <= _CENTURY_S:
         raise ParameterError(
             f"points are taken from a millisecond to a century apart, found {every_s:g} seconds"
@@ -42,146 +42,153 @@ def _whole_us(every_s: float) -> int:
     return round(every_s * 1e6)
 
 
-class Work:
-    """Takes pieces in the order of their files; hands on what is released, in a public order."""
+class Pipeline:
+    """Takes batches in the order of their files, and writes what is released in a public order."""
 
     def __init__(
         self,
-        mechanism: PredictiveMechanism,
+        budgets: Budgets,
         draws: Draws,
-        every_s: float | None,
-        drop_bad: bool,
-        order: Order,
+        validator: Validator,
         out: Output,
-        tally: Tally,
+        *,
+        every_s: float | None = None,
+        order: Order = "public",
     ) -> None:
-        self._mechanism = mechanism
+        self._budgets = budgets
+        self._mechanism = budgets.mechanism
         self._draws = draws
-        self._drop_bad = drop_bad
-        self._order = order
+        self._validator = validator
         self._out = out
-        self._tally = tally
-        self._budgets = Budgets(mechanism)
-        self._thinner = None if every_s is None else Thinner(_whole_us(every_s))
-        self._by_trace = isinstance(mechanism.window, EachTrace)
+        self._thinner = None if every_s is None else Thinner(_every_us(every_s))
+        self._order = order
+        self._budget_per_trace = isinstance(budgets.mechanism.window, EachTrace)
         self._ids = Numbering(out)
-        self._standing = _Standing()
+        self._last_times = _LastTimes()
         self._chosen: Bools | None = None  # by user: those whose rows are taken in this pass
-        self._unit: list[Part] = []
+        self._unit: list[NumberedRows] = []
         self._rows = 0  # in the unit
+        self.counts = ReleaseCounts()
 
-    def add(self, source: Source, piece: Piece) -> None:
-        """Rows to come, without those that nobody can use."""
-        if self._rows + len(piece) > PIECE_ROWS and self._chosen is None:
+    @property
+    def users(self) -> int:
+        return len(self._ids.users)
+
+    @property
+    def traces(self) -> int:
+        return len(self._ids.traces)
+
+    def add(self, source: Source, batch: RowBatch) -> None:
+        """Valid rows, which are released with the rest of their unit."""
+        if self._rows + len(batch) > BATCH_ROWS and self._chosen is None:
             self.flush()
-        if not len(piece):
+        if not len(batch):
             return
-        part = self._ids.numbered(source, piece)
+        rows = self._ids.number_rows(source, batch)
         if self._chosen is not None:
-            part = part.take(np.flatnonzero(self._chosen[part.user]))
-        if len(part.user):
-            self._rows += len(part.user)
-            self._unit.append(part)
+            rows = rows.take(np.flatnonzero(self._chosen[rows.user]))
+        if len(rows.user):
+            self._rows += len(rows.user)
+            self._unit.append(rows)
 
-    def users_of(self, piece: Piece) -> Ints:
+    def number_users(self, batch: RowBatch) -> Ints:
         """The number of each row's user."""
-        return self._ids.users_of(piece)
+        return self._ids.number_users(batch)
 
-    def in_parts(self, counts: Ints) -> list[Bools]:
-        """The users in the order of their names, in parts that fit into memory."""
+    def divide_users(self, counts: Ints) -> list[Bools]:
+        """The users in the order of their names, in groups whose rows fit into memory."""
         keys = [name_key(name) for name in self._ids.users.values]
-        parts: list[Bools] = []
+        groups: list[Bools] = []
         room = 0
         for user in sorted(range(len(keys)), key=keys.__getitem__):
-            if not parts or counts[user] > room:
-                parts.append(np.zeros(len(keys), dtype=np.bool_))
-                room = PIECE_ROWS
-            parts[-1][user] = True
+            if not groups or counts[user] > room:
+                groups.append(np.zeros(len(keys), dtype=np.bool_))
+                room = BATCH_ROWS
+            groups[-1][user] = True
             room -= int(counts[user])
-        return parts
+        return groups
 
-    def begin_part(self, users: Bools) -> None:
-        """A pass over all files, in which the rows of some users are taken."""
+    def begin_pass(self, users: Bools) -> None:
+        """All files are read again, and the rows of these users are taken."""
         self._chosen = users
-        self._ids.begin_again()
+        self._ids.restart()
 
     def finish(self) -> None:
         self.flush()
         self._out.finish(
             self._ids.user_ids.values, self._ids.trace_ids.values, self._ids.keys, self._draws
         )
-        tally = self._tally
-        tally.users, tally.traces = len(self._ids.users), len(self._ids.traces)
-        if not tally.points - sum(tally.bad.values()):
+        if not self._validator.usable_points:
             raise PointError("there are no points that can be used; nothing was released")
 
     def flush(self) -> None:
-        """What has come so far goes through the mechanism and out."""
+        """Release and write the rows that have been added so far."""
         unit, self._unit, self._rows = self._unit, [], 0
         if unit:
-            self._sanitize(_Unit(unit))
+            self._process(_Unit(unit))
 
-    def _sanitize(self, unit: _Unit) -> None:
-        order = self._ordered(unit)
-        fault = time_faults(unit.span, unit.at_us, order)
-        if self._chosen is None:
-            self._standing.check_traces(unit.span, unit.at_us, fault)
-        if fault.any():
-            self._leave_out(unit, fault)
-            order = order[fault[order] == Fault.NONE]
-        budget = unit.trace if self._by_trace else unit.user
+    def _process(self, unit: _Unit) -> None:
+        order = self._drop_time_faults(unit, self._public_order(unit))
+        budget = unit.trace if self._budget_per_trace else unit.user
         if self._chosen is None:
             # Thinning goes by user, whatever has a budget.
-            goes_on = unit.user if self._thinner is not None else budget
-            self._standing.check_budgets(goes_on[order], unit.at_us[order])
-        rows = order
-        if self._thinner is not None:
-            # In this order, so that of the same time chance decides and not the input.
-            kept = self._thinner.keep(unit.user[order], self._ids.users.values, unit.at_us[order])
-            rows = order[kept]
-            self._tally.thinned += len(order) - len(rows)
+            rising = budget if self._thinner is None else unit.user
+            self._last_times.check_budgets(rising[order], unit.at_us[order])
+        rows = self._thin(unit, order)
         if len(rows):
-            targets, sorted_rows = self._destined(unit, rows)
-            first, second = self._sort_keys(unit)
-            ends = sorted_rows[[0, -1]]
-            self._out.expect(Ends(targets[[0, -1]], first[ends], second[ends]), self._ids.keys)
+            self._announce(unit, rows)
         out = sanitize_rows(
             self._mechanism,
             budget[rows],
-            self._ids.traces.values if self._by_trace else self._ids.users.values,
+            self._ids.traces.values if self._budget_per_trace else self._ids.users.values,
             unit.points[rows],
             unit.at_us[rows] / 1e6,
             draws=self._draws,
             budgets=self._budgets,
             place=np.arange(len(rows)),
         )
-        self._tally.refused += int(np.count_nonzero(~out.released))
+        self.counts.refused += int(np.count_nonzero(~out.released))
         self._write(unit, rows[out.released], out)
 
-    def _ordered(self, unit: _Unit) -> Ints:
-        """The rows by user, trace and time; then by kept columns; then by chance."""
+    def _public_order(self, unit: _Unit) -> Ints:
+        """The rows by user, trace and time; then by kept columns; then at random."""
         return public_order(
-            (_ranked(unit.trace, self._ids.keys), unit.at_us),
+            (_ranks_of_used(unit.trace, self._ids.keys), unit.at_us),
             lambda rows: [column[rows].tolist() for column in unit.kept.values()],
             lambda rows: self._draws.uniforms(len(rows)),
         )
 
-    def _leave_out(self, unit: _Unit, fault: NDArray[np.uint8]) -> None:
-        bad = int(np.flatnonzero(fault)[0])
-        if not self._drop_bad:
-            part, row = unit.found(bad)
-            raise bad_row(part.source, int(part.piece.line[row]), Fault(int(fault[bad])))
-        for code, count in enumerate(np.bincount(fault).tolist()):
-            if code and count:
-                self._tally.left_out(FAULTS[Fault(code)], count)
+    def _drop_time_faults(self, unit: _Unit, order: Ints) -> Ints:
+        fault = time_faults(unit.span, unit.at_us, order)
+        if self._chosen is None:
+            self._last_times.check_traces(unit.span, unit.at_us, fault)
+        if not fault.any():
+            return order
+        return order[self._validator.check(fault, unit.locate)[order]]
+
+    def _thin(self, unit: _Unit, order: Ints) -> Ints:
+        if self._thinner is None:
+            return order
+        # In this order, so that rows at the same time are chosen at random, not by the input.
+        kept = self._thinner.keep(unit.user[order], self._ids.users.values, unit.at_us[order])
+        self.counts.thinned += int(np.count_nonzero(~kept))
+        return order[kept]
+
+    def _announce(self, unit: _Unit, rows: Ints) -> None:
+        """Before anything is drawn: the first and the last row that may be written."""
+        rows = rows[self._output_order(unit, rows)]
+        ends = rows[[0, -1]]
+        first, second = self._sort_columns(unit)
+        bounds = SortBounds(self._out_files(unit, ends), first[ends], second[ends])
+        self._out.expect(bounds, self._ids.keys)
 
     def _write(self, unit: _Unit, rows: Ints, out: Sanitized) -> None:
-        """Hand on the released rows, which are in a public order, and count them."""
-        value, cost, kind = out.value[out.released], out.cost[out.released], _kinds(out)
+        """Write the released rows, and count them. Their order is public."""
+        value, cost, kind = out.value[out.released], out.cost[out.released], _kind_numbers(out)
         distance_m = self._mechanism.space.distance(unit.points[rows], value)
-        order = self._order_of(unit, rows)
-        targets, rows = self._destined(unit, rows)
-        released = Released(
+        order = self._output_order(unit, rows)
+        rows = rows[order]
+        released = ReleasedRows(
             at_us=unit.at_us[rows],
             lat=value[order, 0],
             lon=value[order, 1],
@@ -191,86 +198,79 @@ class Work:
             trace=Ids(unit.trace_id[rows], self._ids.trace_ids.values),
             kept={name: column[rows] for name, column in unit.kept.items()},
         )
-        self._tally.count(released, distance_m)
-        first, second = self._sort_keys(unit)
-        self._out.write(Chunk(targets, first[rows], second[rows], released), self._ids.keys)
+        self.counts.add(released, distance_m)
+        first, second = self._sort_columns(unit)
+        self._out.write(
+            SortedRows(self._out_files(unit, rows), first[rows], second[rows], released)
+        )
 
-    def _order_of(self, unit: _Unit, rows: Ints) -> Ints:
-        """The order in which rows are written, each to its target."""
-        ranks = _ranked(self._targets(unit, rows), self._out.keys)
+    def _output_order(self, unit: _Unit, rows: Ints) -> Ints:
+        """The order in which rows are written, by the file that they go to."""
+        file_ranks = _ranks_of_used(self._out_files(unit, rows), self._out.keys)
         if self._order == "input":
-            return np.lexsort((rows, ranks))
-        return np.argsort(ranks, kind="stable")
+            return np.lexsort((rows, file_ranks))
+        return np.argsort(file_ranks, kind="stable")
 
-    def _destined(self, unit: _Unit, rows: Ints) -> tuple[Ints, Ints]:
-        """Where rows go, and the rows, in that order."""
-        order = self._order_of(unit, rows)
-        return self._targets(unit, rows)[order], rows[order]
+    def _out_files(self, unit: _Unit, rows: Ints) -> Ints:
+        return np.array(self._ids.out_files, dtype=np.int64)[unit.span[rows]]
 
-    def _targets(self, unit: _Unit, rows: Ints) -> Ints:
-        return np.array(self._ids.targets, dtype=np.int64)[unit.span[rows]]
-
-    def _sort_keys(self, unit: _Unit) -> tuple[Ints, Ints]:
-        """What rows of a target are ordered by."""
-        given = self._order == "input"
-        return (unit.file, unit.place) if given else (unit.trace, unit.at_us)
+    def _sort_columns(self, unit: _Unit) -> tuple[Ints, Ints]:
+        """The two numbers by which the rows of an output file are ordered."""
+        return (unit.file, unit.place) if self._order == "input" else (unit.trace, unit.at_us)
 
 
 class _Unit:
-    """The rows of some parts as columns, in the order of the input. Holds secrets."""
+    """Rows that are released together, as columns, in the order of the input. They are secret."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[NumberedRows]) -> None:
         self._parts = parts
-        for name in ("place", "file", "user", "trace", "span", "user_id", "trace_id"):
-            setattr(self, name, _joined([getattr(part, name) for part in parts]))
-        pieces = [part.piece for part in parts]
-        self.at_us: Ints = _joined([piece.at_us for piece in pieces])
+        self.place: Ints = _concat([part.place for part in parts])
+        self.file: Ints = _concat([part.file for part in parts])
+        self.user: Ints = _concat([part.user for part in parts])
+        self.trace: Ints = _concat([part.trace for part in parts])
+        self.span: Ints = _concat([part.span for part in parts])
+        self.user_id: Ints = _concat([part.user_id for part in parts])
+        self.trace_id: Ints = _concat([part.trace_id for part in parts])
+        batches = [part.batch for part in parts]
+        self.at_us: Ints = _concat([batch.at_us for batch in batches])
         self.points: Floats = np.column_stack(
-            [_joined([getattr(piece, name) for piece in pieces]) for name in ("lat", "lon")]
+            [_concat([batch.lat for batch in batches]), _concat([batch.lon for batch in batches])]
         )
-        names = dict.fromkeys(name for piece in pieces for name in piece.kept)
+        names = dict.fromkeys(name for batch in batches for name in batch.kept)
         self.kept: dict[str, NDArray[Any]] = {
-            name: _joined([_column(piece, name) for piece in pieces]) for name in names
+            name: _concat([_kept_column(batch, name) for batch in batches]) for name in names
         }
 
-    place: Ints
-    file: Ints
-    user: Ints
-    trace: Ints
-    span: Ints
-    user_id: Ints
-    trace_id: Ints
-
-    def found(self, row: int) -> tuple[Part, int]:
-        """The part that a row is of, and its number there."""
+    def locate(self, row: int) -> tuple[Source, int]:
+        """The source of a row, and its line there."""
         for part in self._parts:
             if row < len(part.user):
-                return part, row
+                return part.source, int(part.batch.line[row])
             row -= len(part.user)
         raise IndexError(row)
 
 
-class _Standing:
-    """How far time has gone in earlier units; public. Raises if it would have to go back."""
+class _LastTimes:
+    """The latest times of earlier units; public. Raises where time would go back."""
 
     def __init__(self) -> None:
-        self._traces = np.empty(0, dtype=np.int64)
+        self._spans = np.empty(0, dtype=np.int64)
         self._budgets = np.empty(0, dtype=np.int64)
         self._jumped = np.empty(0, dtype=np.bool_)
 
-    def check_traces(self, span: Ints, at_us: Ints, fault: NDArray[np.uint8]) -> None:
-        """No trace goes on before, at, or years after where it stood, nor after a jump."""
+    def check_traces(self, span: Ints, at_us: Ints, fault: Faults) -> None:
+        """No trace goes on before, at, or years after its last time, nor after a jump."""
         count = int(span.max()) + 1
-        self._traces = _grown(self._traces, count, _NEVER)
+        self._spans = _grown(self._spans, count, _NEVER)
         self._jumped = _grown(self._jumped, count, False)
-        known = self._traces[span] != _NEVER
+        known = self._spans[span] != _NEVER
         if known.any():
-            last = self._traces[span[known]]
+            last = self._spans[span[known]]
             if ((at_us[known] <= last) | (at_us[known] - last > YEAR_US)).any():
-                raise NotInOrder
+                raise UnsortedInputError
             if self._jumped[span].any():
-                raise NotInOrder
-        np.maximum.at(self._traces, span, at_us)
+                raise UnsortedInputError
+        np.maximum.at(self._spans, span, at_us)
         self._jumped[span[fault == Fault.JUMP]] = True
 
     def check_budgets(self, budget: Ints, at_us: Ints) -> None:
@@ -279,7 +279,7 @@ class _Standing:
             return
         self._budgets = _grown(self._budgets, int(budget.max()) + 1, _NEVER)
         if (at_us <= self._budgets[budget]).any():
-            raise NotInOrder
+            raise UnsortedInputError
         np.maximum.at(self._budgets, budget, at_us)
 
 
@@ -288,25 +288,23 @@ def _grown(column: NDArray[Any], count: int, fill: Any) -> NDArray[Any]:
     return np.append(column, np.full(more, fill, dtype=column.dtype))
 
 
-def _joined(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def _concat(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
 
-def _column(piece: Piece, name: str) -> NDArray[Any]:
-    return piece.kept[name] if name in piece.kept else np.full(len(piece), None, dtype=object)
+def _kept_column(batch: RowBatch, name: str) -> NDArray[Any]:
+    return batch.kept[name] if name in batch.kept else np.full(len(batch), None, dtype=object)
 
 
-def _ranked(numbers: Ints, keys: Sequence[Key]) -> Ints:
-    """The place of each number's key among those that are there."""
+def _ranks_of_used(numbers: Ints, keys: Sequence[Key]) -> Ints:
+    """The rank of each number's key, among the keys of the numbers that occur."""
     used = np.flatnonzero(np.bincount(numbers)) if len(numbers) else numbers
-    own = [keys[number] for number in used.tolist()]
-    place = {key: i for i, key in enumerate(sorted(set(own)))}
-    ranks = np.zeros(int(used[-1]) + 1 if len(used) else 0, dtype=np.int64)
-    ranks[used] = [place[key] for key in own]
-    return np.asarray(ranks[numbers])
+    rank = np.zeros(int(used[-1]) + 1 if len(used) else 0, dtype=np.int64)
+    rank[used] = ranks([keys[number] for number in used.tolist()])
+    return np.asarray(rank[numbers])
 
 
-def _kinds(out: Sanitized) -> NDArray[np.uint8]:
+def _kind_numbers(out: Sanitized) -> NDArray[np.uint8]:
     released: Bools = out.released
     tested = np.isfinite(out.threshold[released])
     guessed = np.where(tested, np.uint8(_EASY), np.uint8(_UNTESTED))

@@ -1,4 +1,4 @@
-"""Files one after the other, read ahead by as many processes as are asked for."""
+"""Files one after the other, read ahead by several processes: valid rows, batch by batch."""
 
 from __future__ import annotations
 
@@ -6,74 +6,122 @@ import gzip
 import signal
 import zlib
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
 from multiprocessing import get_context
+from typing import Literal
 
 from hereish.errors import ParameterError
-from hereish.traces.discovery import Source, module
-from hereish.traces.table import Columns, Piece, Unreadable
+from hereish.traces.columns import NO_USER, Columns
+from hereish.traces.faults import UnreadableFileError
+from hereish.traces.formats.base import Source
+from hereish.traces.table import Ids, RowBatch
+from hereish.traces.validate import Validator
 
-_WORTH_PROCESSES = 4 << 20  # bytes; less is read sooner than processes start
-_WHOLE = 64 << 20  # bytes; larger files are not handed over in one go
+_WORTH_PROCESSES = 4 << 20  # bytes; fewer are read sooner than processes start
+_LARGEST_MESSAGE = 64 << 20  # bytes; larger files are not passed from process to process
 
-# A piece of a file, what made the rest of it unreadable, or None: it was read to its end.
-Event = tuple[Source, Piece | Unreadable | None]
+# Called with the bytes that have been read, all the bytes there are, and the points so far.
+Progress = Callable[[int, int, int], None]
+UsersFrom = Literal["file", "folder"]
+# A batch of a file, the reason why the rest of it is unreadable, or None: it was read to its end.
+Event = tuple[Source, RowBatch | UnreadableFileError | None]
 
 
-def read_all(
-    sources: Sequence[Source], columns: Columns, jobs: int = 1
+def read_valid_rows(
+    sources: Sequence[Source],
+    columns: Columns,
+    validator: Validator,
+    *,
+    users_from: UsersFrom | None = None,
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> Iterator[tuple[Source, RowBatch]]:
+    """Every batch of every file in order, without rows that cannot be used by themselves.
+
+    `users_from` makes each file, or each folder, a user of its own.
+    """
+    if users_from is not None:
+        columns = replace(columns, user=NO_USER)
+    total, before = sum(source.size for source in sources), 0
+    with closing(_read_events(sources, columns, jobs)) as events:
+        for source, event in events:
+            if event is None:
+                before += source.size
+            elif isinstance(event, UnreadableFileError):
+                validator.file_error(source, event)
+            else:
+                batch = _with_users(event, source, users_from)
+                yield source, validator.valid_rows(source, batch)
+                if progress is not None:
+                    done = before + round(event.done * source.size)
+                    progress(done, total, validator.points)
+
+
+def _with_users(batch: RowBatch, source: Source, users_from: UsersFrom | None) -> RowBatch:
+    if users_from is None or source.path is None:
+        return batch
+    path = source.path
+    name = path.name.split(".")[0] if users_from == "file" else path.resolve().parent.name
+    return replace(batch, user=Ids.constant(name, len(batch)))
+
+
+def _read_events(
+    sources: Sequence[Source], columns: Columns, jobs: int
 ) -> Generator[Event, None, None]:
-    """Every piece of every file in order, whatever `jobs` is."""
-    small = [source for source in sources if 0 < source.size <= _WHOLE]
+    """The events of every file in order, whatever `jobs` is."""
+    small = [source for source in sources if 0 < source.size <= _LARGEST_MESSAGE]
     if jobs > 1 and len(small) > 1 and sum(source.size for source in small) > _WORTH_PROCESSES:
-        yield from _by_processes(sources, columns, jobs)
+        yield from _read_in_processes(sources, columns, jobs)
         return
     for source in sources:
-        events = _events(source, columns)
-        yield from _ahead(events) if jobs > 1 and source.format == "parquet" else events
+        events = _read_file(source, columns)
+        yield from _read_ahead(events) if jobs > 1 and source.format.reads_ahead else events
 
 
-def _events(source: Source, columns: Columns) -> Iterator[Event]:
+def _read_file(source: Source, columns: Columns) -> Iterator[Event]:
     try:
-        for piece in module(source.format).read(source, columns):
-            yield source, piece
-    except Unreadable as broken:
-        yield source, Unreadable(broken.why, broken.line)  # without the trail of the first
+        for batch in source.format.read(source, columns):
+            yield source, batch
+    except UnreadableFileError as error:
+        yield source, UnreadableFileError(error.reason, error.line)  # without its traceback
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        yield source, Unreadable("it cannot be unpacked: it is no gzip file, or ends early")
-    except ParameterError as wrong:
-        raise ParameterError(f"{source.name}: {wrong}") from None
+        yield source, UnreadableFileError("it is not a gzip file, or a damaged one")
+    except ParameterError as error:
+        raise ParameterError(f"{source.name}: {error}") from None
     yield source, None
 
 
-def _whole(source: Source, columns: Columns) -> list[Event]:
-    return list(_events(source, columns))
+def _read_whole_file(source: Source, columns: Columns) -> list[Event]:
+    return list(_read_file(source, columns))
 
 
-def _by_processes(sources: Sequence[Source], columns: Columns, jobs: int) -> Iterator[Event]:
+def _read_in_processes(sources: Sequence[Source], columns: Columns, jobs: int) -> Iterator[Event]:
     waiting: deque[tuple[Source, Future[list[Event]] | None]] = deque()
     left = iter(sources)
-    # Started afresh: a fork would copy this process with its threads in the middle of something.
+    # Spawned: a fork would copy this process with its threads in the middle of something.
     # An interrupt is for the first process alone, which ends the others.
-    quiet = (signal.SIGINT, signal.SIG_IGN)
+    ignore_interrupts = (signal.SIGINT, signal.SIG_IGN)
     context = get_context("spawn")
-    with ProcessPoolExecutor(jobs, context, signal.signal, quiet) as pool:
+    with ProcessPoolExecutor(jobs, context, signal.signal, ignore_interrupts) as pool:
         try:
             while True:
                 while len(waiting) < 2 * jobs and (source := next(left, None)) is not None:
-                    here = source.size > _WHOLE or source.path is None
-                    waiting.append((source, None if here else pool.submit(_whole, source, columns)))
+                    here = source.size > _LARGEST_MESSAGE or source.path is None
+                    future = None if here else pool.submit(_read_whole_file, source, columns)
+                    waiting.append((source, future))
                 if not waiting:
                     return
                 source, future = waiting.popleft()
-                yield from _events(source, columns) if future is None else future.result()
+                yield from _read_file(source, columns) if future is None else future.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _ahead(events: Iterator[Event]) -> Iterator[Event]:
-    """The same, with the next event read while the last one is used."""
+def _read_ahead(events: Iterator[Event]) -> Iterator[Event]:
+    """The same events, with the next one read while the last one is used."""
     with ThreadPoolExecutor(1) as thread:
         coming = thread.submit(next, events, None)
         while (event := coming.result()) is not None:

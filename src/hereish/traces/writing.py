@@ -1,18 +1,17 @@
-"""Files that appear whole or not at all.
+"""Where released rows are written: one file, or a folder; they appear completely or not at all.
 
-Everything is written beside its place under another name, and put there in the end. What is in the
-unfinished file is released data only; if anything fails it is removed.
+Everything is written beside its place under another name, and moved there in the end. What is in
+unfinished files is released data only; if anything fails they are removed.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, cast, get_args
@@ -22,158 +21,171 @@ import numpy as np
 from hereish.core.randomness import Draws
 from hereish.core.types import Ints
 from hereish.errors import HereishError, ParameterError
-from hereish.traces.atomic_file import File, part, umask
-from hereish.traces.discovery import ENDINGS, METADATA, STANDARD, Source, format_of, module
-from hereish.traces.formats._text import file_part
-from hereish.traces.merging import Chunk, Key, Spool, ranked
-from hereish.traces.names import name_key, same_name
-from hereish.traces.order import Order
-from hereish.traces.table import Ids, Layout, Piece, Promise, Released
+from hereish.traces.atomic_file import AtomicFile, create_temporary, file_mode, folder_mode
+from hereish.traces.columns import Layout
+from hereish.traces.discovery import STANDARD_STREAM
+from hereish.traces.formats._sidecar import sidecar_path, sidecar_text
+from hereish.traces.formats.base import Format, Source
+from hereish.traces.formats.registry import (
+    FORMAT_NAMES,
+    STANDARD_STREAM_FORMAT,
+    get_format,
+    recognize,
+)
+from hereish.traces.guarantee import GuaranteeMetadata
+from hereish.traces.merging import ExternalMerge, Key, Ranks, SortedRows
+from hereish.traces.names import canonical_name, name_key, safe_file_name
+from hereish.traces.order import Order, ranks
+from hereish.traces.table import Ids, ReleasedRows, RowBatch
 
 SplitBy = Literal["input", "user"]
-_TREES = ("geolife", "tdrive")  # formats with a file for each user or trace
-_WITHOUT_METADATA = ("csv", "tdrive")
 
 
-class Unsorted(HereishError):  # noqa: N818  # it tells its catcher what to do, and goes no further
+class UnsortedOutputError(HereishError):
     """Rows came that belong before others which are written already: they must be merged."""
 
 
-class Ends(NamedTuple):
-    """The first and the last of some rows, as a chunk has them."""
+class SortBounds(NamedTuple):
+    """The sort keys of the first and the last of some rows, as `SortedRows` has them."""
 
-    target: Ints
+    out_file: Ints
     first: Ints
     second: Ints
 
 
-class Target(NamedTuple):
-    """A file of the output: its name below a folder, and how it calls its columns."""
+class OutputFile(NamedTuple):
+    """A file of the output: its name below a folder, and how it names its columns."""
 
     name: Path | None
     layout: Layout
 
 
-def output(
-    name: str,
-    sources: list[Source],
-    form: str | None,
-    promise: Promise,
-    *,
-    split_by: SplitBy = "input",
-    order: Order = "public",
-    merge: bool = False,
+@dataclass(frozen=True)
+class OutputOptions:
+    """How an output is written; what its rows are does not depend on it."""
+
+    guarantee: GuaranteeMetadata
+    split_by: SplitBy = "input"
+    order: Order = "public"
+    merge: bool = False  # rows come in any order, and are written once all of them are there
+
+
+def open_output(
+    name: str, sources: list[Source], form: str | None, options: OutputOptions
 ) -> Output:
-    """The output that a name means: a file, a folder, or `-` for standard output.
-
-    `merge`: rows come in any order, and are written once all of them are there.
-    """
-    known = format_of(name)
-    if name.endswith(".gz") and (form or known) in ("parquet", "geoparquet"):
-        raise ParameterError(f"Parquet is packed inside; leave .gz out of {name}")
-    if split_by not in get_args(SplitBy):
-        raise ParameterError(f"split_by must be 'input' or 'user', found {split_by!r}")
+    """The output that a name stands for: a file, a folder, or `-` for standard output."""
+    recognized = recognize(name)
+    chosen = None if form is None else get_format(form)
+    written = chosen or recognized
+    if name.endswith(".gz") and written is not None and written.compressed:
+        raise ParameterError(f"{written.name} is compressed inside; leave .gz out of {name}")
+    if options.split_by not in get_args(SplitBy):
+        raise ParameterError(f"split_by must be 'input' or 'user', found {options.split_by!r}")
     path = Path(name)
-    folder = path.is_dir() or name.endswith(("/", os.sep)) or not path.suffix
-    if name != STANDARD and (folder or (form in _TREES and known != form)):
-        chosen = form or _common_format(sources)
-        return Folder(path, chosen, promise, split_by, order, merge)
-    if split_by == "user":
+    is_folder = path.is_dir() or name.endswith(("/", os.sep)) or not path.suffix
+    if chosen is not None and chosen.path_in_folder is not None and recognized != chosen:
+        is_folder = True
+    if name != STANDARD_STREAM and is_folder:
+        return FolderOutput(path, chosen or _common_format(sources), options)
+    if options.split_by == "user":
         raise ParameterError(f"a file for each user needs a folder, and {name} is a file")
-    if name == STANDARD:
-        return OneFile(None, form or "csv", promise, order, merge)
-    if form is None and known is None:
+    if name == STANDARD_STREAM:
+        return SingleFileOutput(None, chosen or STANDARD_STREAM_FORMAT, options)
+    if written is None:
         raise ParameterError(
-            f"the name {name} does not tell its format; give --to, one of {', '.join(ENDINGS)}"
+            f"the name {name} does not tell its format; give --to, one of {', '.join(FORMAT_NAMES)}"
         )
-    return OneFile(path, form or cast("str", known), promise, order, merge)
+    return SingleFileOutput(path, written, options)
 
 
-def _common_format(sources: list[Source]) -> str:
-    formats = {source.format for source in sources}
+def _common_format(sources: list[Source]) -> Format:
+    formats = {source.format.name for source in sources}
     if len(formats) > 1:
         raise ParameterError(
-            f"the inputs are {', '.join(sorted(formats))}; say which the folder shall have: --to"
+            f"the inputs are {', '.join(sorted(formats))}; choose one for the folder with --to"
         )
-    return formats.pop()
+    return sources[0].format
 
 
 class Output(ABC):
-    """Where released rows go. They are there once it was left without an exception."""
+    """Takes released rows. They are there once it was left without an exception."""
 
-    apart = False  # what came in different files goes to different files
-    by_user = False  # there is a file for each user, whatever files they came from
+    per_input = False  # rows of different input files go to different files
+    per_user = False  # there is one file per user, whatever files the rows came from
 
-    def __init__(self, order: Order, merge: bool, folder: Path | None) -> None:
-        self.keys: list[Key] = []  # what targets are ordered by
-        self._targets: list[Target] = []
-        self._order = order
-        self._spool = Spool(folder) if merge else None
+    def __init__(self, options: OutputOptions, folder: Path | None) -> None:
+        self.keys: list[Key] = []  # by which the files are ordered
+        self._files: list[OutputFile] = []
+        self._guarantee, self._order = options.guarantee, options.order
+        self._merge = ExternalMerge(folder) if options.merge else None
         self._last: Key | None = None
-        self._first: tuple[Source, bool, bool] | None = None
+        self._first_source: tuple[Source, bool, bool] | None = None
 
-    def check(self, source: Source, piece: Piece) -> None:
-        """A table has a column or it has not: files that differ in it are not put into one."""
-        here = (piece.user is not None, piece.trace is not None)
-        if self._first is None:
-            self._first = (source, *here)
-        for told, first, what in zip(here, self._first[1:], ("users", "traces"), strict=True):
-            if told != first:
-                some, none = (source, self._first[0]) if told else (self._first[0], source)
+    def check(self, source: Source, batch: RowBatch) -> None:
+        """Raises for rows with users or traces in a file with rows without, or the reverse."""
+        here = (batch.user is not None, batch.trace is not None)
+        if self._first_source is None:
+            self._first_source = (source, *here)
+        first, *there = self._first_source
+        for has, had, what in zip(here, there, ("users", "traces"), strict=True):
+            if has != had:
+                some, none = (source, first) if has else (first, source)
                 raise ParameterError(
-                    f"{some.name} tells {what} and {none.name} none; sanitise them apart, or into "
-                    "a folder"
+                    f"{some.name} tells {what} and {none.name} none; sanitise them separately, or "
+                    "into a folder"
                 )
 
     @abstractmethod
-    def target(self, source: Source, file: int, layout: Layout, user: Any, trace: Any) -> int:
-        """The number of the target that a trace of a file goes to."""
+    def file_number(self, source: Source, file: int, layout: Layout, user: Any, trace: Any) -> int:
+        """The number of the output file that a trace of an input file goes to."""
 
-    def write(self, chunk: Chunk, traces: Sequence[Key]) -> None:
-        """Rows that are in order; `traces` has what each trace is ordered by."""
-        if self._spool is not None:
-            self._spool.add(chunk)
-        elif chunk:
-            self._emit(chunk)
+    def write(self, rows: SortedRows) -> None:
+        """Rows that are in order."""
+        if self._merge is not None:
+            self._merge.add(rows)
+        elif rows:
+            self._write_sorted(rows)
 
-    def expect(self, ends: Ends, traces: Sequence[Key]) -> None:
-        """The first and the last row of those that may be written next. Raises Unsorted unless
-        they come after all before.
+    def expect(self, bounds: SortBounds, trace_keys: Sequence[Key]) -> None:
+        """Announce the first and the last row of those that may be written next.
 
-        Called before anything is drawn, with rows that may still be refused: which of them are
-        depends on the secret, and whether all is drawn again must not.
+        Raises UnsortedOutputError unless they come after all before. Called before anything is
+        drawn, with rows that may still be refused.
+
+        Guarantee: which rows are refused depends on the secret, and whether all is drawn again
+        does not.
         """
-        if self._spool is None:
-            first, last = (self._key(ends, row, traces) for row in (0, 1))
+        if self._merge is None:
+            first, last = (self._sort_key(bounds, row, trace_keys) for row in (0, 1))
             if self._last is not None and not self._last < first:
-                raise Unsorted
+                raise UnsortedOutputError
             self._last = last
 
-    def _key(self, ends: Ends, row: int, traces: Sequence[Key]) -> Key:
-        first = int(ends.first[row])
-        own = first if self._order == "input" else traces[first]
-        return (self.keys[int(ends.target[row])], own, int(ends.second[row]))
+    def _sort_key(self, bounds: SortBounds, row: int, trace_keys: Sequence[Key]) -> Key:
+        first = int(bounds.first[row])
+        own = first if self._order == "input" else trace_keys[first]
+        return (self.keys[int(bounds.out_file[row])], own, int(bounds.second[row]))
 
     def finish(
-        self, users: Sequence[Any], traces: Sequence[Any], keys: Sequence[Key], draws: Draws
+        self, users: Sequence[Any], traces: Sequence[Any], trace_keys: Sequence[Key], draws: Draws
     ) -> None:
-        """No more rows will come. The ids as given, and what each trace is ordered by."""
-        if self._spool is not None:
-            firsts = None if self._order == "input" else ranked(keys)
-            for chunk in self._spool.merged(ranked(self.keys), firsts, users, traces, draws):
-                self._emit(chunk)
+        """No more rows will come. The ids as given, and the sort key of each trace."""
+        if self._merge is not None:
+            firsts = None if self._order == "input" else ranks(trace_keys)
+            for rows in self._merge.merged(Ranks(ranks(self.keys), firsts, users, traces), draws):
+                self._write_sorted(rows)
 
-    def _emit(self, chunk: Chunk) -> None:
-        begins = np.flatnonzero(np.diff(chunk.target, prepend=-1))
-        ends = np.append(begins[1:], len(chunk.target))
+    def _write_sorted(self, rows: SortedRows) -> None:
+        begins = np.flatnonzero(np.diff(rows.out_file, prepend=-1))
+        ends = np.append(begins[1:], len(rows.out_file))
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-            rows = chunk.rows.take(slice(begin, end))
-            told = replace(rows, user=_told(rows.user), trace=_told(rows.trace))
-            self._put(int(chunk.target[begin]), told)
+            part = rows.rows.take(slice(begin, end))
+            part = replace(part, user=_given_ids(part.user), trace=_given_ids(part.trace))
+            self._append(int(rows.out_file[begin]), part)
 
     @abstractmethod
-    def _put(self, target: int, rows: Released) -> None:
-        """Rows to the end of a target; those of one target come after each other."""
+    def _append(self, number: int, rows: ReleasedRows) -> None:
+        """Rows to the end of a file; those of one file come after each other."""
 
     def __enter__(self) -> Self:
         return self
@@ -191,8 +203,8 @@ class Output(ABC):
             self.abandon()
             raise
         finally:
-            if self._spool is not None:
-                self._spool.close()
+            if self._merge is not None:
+                self._merge.close()
         if kind is not None:
             self.abandon()
 
@@ -205,8 +217,8 @@ class Output(ABC):
         """Remove what was written."""
 
 
-def _told(ids: Ids | None) -> Ids | None:
-    """Ids without the code that stands for none."""
+def _given_ids(ids: Ids | None) -> Ids | None:
+    """Ids with None in place of the negative code, which stands for no id."""
     if ids is None or not len(ids.codes) or ids.codes.min() >= 0:
         return ids
     if ids.codes.max() < 0:
@@ -214,126 +226,117 @@ def _told(ids: Ids | None) -> Ids | None:
     return Ids.of([None if code < 0 else ids.names[code] for code in ids.codes.tolist()])
 
 
-class OneFile(Output):
+class SingleFileOutput(Output):
     """All rows in one file, or on standard output."""
 
-    def __init__(
-        self, path: Path | None, form: str, promise: Promise, order: Order, merge: bool
-    ) -> None:
-        self._path, self._form, self._promise = path, form, promise
-        self._file: File | None = None
-        self._beside: Path | None = None  # the metadata in the making
+    def __init__(self, path: Path | None, form: Format, options: OutputOptions) -> None:
+        self._path, self._form = path, form
+        self._file: AtomicFile | None = None
+        self._sidecar: Path | None = None  # while it has a temporary name
         if path is not None and not path.parent.is_dir():
             raise ParameterError(f"there is no folder {path.parent} to write {path.name} into")
-        super().__init__(order, merge, None if path is None else path.parent)
+        super().__init__(options, None if path is None else path.parent)
 
-    def target(self, source: Source, file: int, layout: Layout, user: Any, trace: Any) -> int:
-        if not self._targets:
-            self._targets.append(Target(None, layout))
+    def file_number(self, source: Source, file: int, layout: Layout, user: Any, trace: Any) -> int:
+        if not self._files:
+            self._files.append(OutputFile(None, layout))
             self.keys.append(())
         return 0
 
-    def _put(self, target: int, rows: Released) -> None:
+    def _append(self, number: int, rows: ReleasedRows) -> None:
+        self._opened().writer.write(rows)
+
+    def _opened(self) -> AtomicFile:
         if self._file is None:
-            layout = self._targets[target].layout
-            self._file = File(self._path, self._form, layout, self._promise)
-        self._file.writer.write(rows)
+            layout = self._files[0].layout if self._files else Layout()
+            self._file = AtomicFile(self._path, self._form, layout, self._guarantee)
+        return self._file
 
     def commit(self) -> None:
-        if self._file is None:
-            layout = self._targets[0].layout if self._targets else Layout()
-            self._file = File(self._path, self._form, layout, self._promise)
-        self._file.complete()
+        file = self._opened()
+        file.complete()
         if self._path is None:
-            self._file.put()
+            file.publish()
             return
-        beside = self._path.with_name(self._path.name + METADATA)
-        if self._form in _WITHOUT_METADATA:
-            self._beside, file = part(beside)
-            with file:
-                file.write(_described(self._path.name, self._promise).encode())
-            self._beside.chmod(0o666 & ~umask())
-        # What was promised for an older file is never beside a newer one, not even for a moment.
-        beside.unlink(missing_ok=True)
-        self._file.put()
-        if self._beside is not None:
-            self._beside.replace(beside)
+        sidecar = sidecar_path(self._path)
+        if self._form.sidecar:
+            self._sidecar, temporary = create_temporary(sidecar)
+            with temporary:
+                temporary.write(sidecar_text(self._path.name, self._guarantee).encode())
+            self._sidecar.chmod(file_mode())
+        # The guarantee of an older file is never beside a newer one, not even for a moment.
+        sidecar.unlink(missing_ok=True)
+        file.publish()
+        if self._sidecar is not None:
+            self._sidecar.replace(sidecar)
 
     def abandon(self) -> None:
         if self._file is not None:
             self._file.abandon()
-        if self._beside is not None:
-            self._beside.unlink(missing_ok=True)
+        if self._sidecar is not None:
+            self._sidecar.unlink(missing_ok=True)
 
 
-class Folder(Output):
-    """A file for each file that was read, for each user, or in a tree for each user or trace."""
+class FolderOutput(Output):
+    """One file per input file, per user, or as the format has it per user or trace."""
 
-    def __init__(
-        self,
-        path: Path,
-        form: str,
-        promise: Promise,
-        split_by: SplitBy,
-        order: Order,
-        merge: bool,
-    ) -> None:
-        self.by_user = split_by == "user"
-        self.apart = form not in _TREES and not self.by_user
-        self._path, self._form, self._promise = path, form, promise
+    def __init__(self, path: Path, form: Format, options: OutputOptions) -> None:
+        self.per_user = options.split_by == "user"
+        self.per_input = form.path_in_folder is None and not self.per_user
+        self._path, self._form = path, form
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise ParameterError(f"{path} is there already; name a new or an empty folder")
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._part = Path(tempfile.mkdtemp(".part", ".hereish-", path.parent))
-        self._numbers: dict[Path, tuple[int, int | None]] = {}  # of targets, and of their file
-        self._open: tuple[int, File] | None = None
+        self._temporary = Path(tempfile.mkdtemp(".part", ".hereish-", path.parent))
+        # The number of each output file, and of the input file that it belongs to, if any.
+        self._numbers: dict[Path, tuple[int, int | None]] = {}
+        self._open: tuple[int, AtomicFile] | None = None
         self._begun: set[int] = set()
-        super().__init__(order, merge, self._part)
+        super().__init__(options, self._temporary)
 
-    def check(self, source: Source, piece: Piece) -> None:
-        if self.by_user and self._form not in _TREES:
-            super().check(source, piece)
+    def check(self, source: Source, batch: RowBatch) -> None:
+        if self.per_user and self._form.path_in_folder is None:
+            super().check(source, batch)
 
-    def target(self, source: Source, file: int, layout: Layout, user: Any, trace: Any) -> int:
-        name = same_name("" if user is None else user)
-        key: Key
-        if self._form in _TREES and (self.by_user or source.format != self._form):
-            # There a file is made of ids, whatever file they came from.
-            below, key = Path(module(self._form).file_name(user, trace)), (name_key(name),)
-            owner = None
-        elif self.by_user:
-            below, key = Path(file_part(name or "user") + ENDINGS[self._form][0]), (name_key(name),)
-            owner = None
+    def file_number(self, source: Source, file: int, layout: Layout, user: Any, trace: Any) -> int:
+        name = canonical_name("" if user is None else user)
+        path_in_folder = self._form.path_in_folder
+        owner: int | None = None
+        key: Key = (name_key(name),)
+        if path_in_folder is not None and (self.per_user or source.format != self._form):
+            # There a file is named by ids, whatever input file they came from.
+            below = Path(path_in_folder(user, trace))
+        elif self.per_user:
+            below = Path(safe_file_name(name or "user") + self._form.extensions[0])
         else:
-            below, key, owner = self._name(source), (file,), file
-        number, known = self._numbers.setdefault(below, (len(self._targets), owner))
-        if known != owner:
+            below, key, owner = self._name_like(source), (file,), file
+        number, known_owner = self._numbers.setdefault(below, (len(self._files), owner))
+        if known_owner != owner:
             raise ParameterError(f"two inputs would both be written to {self._path / below}")
-        if number == len(self._targets):
-            self._targets.append(
-                Target(below, layout if owner is not None or self.by_user else Layout())
-            )
+        if number == len(self._files):
+            own_layout = owner is not None or self.per_user
+            self._files.append(OutputFile(below, layout if own_layout else Layout()))
             self.keys.append((*key, str(below)))
         return number
 
-    def _name(self, source: Source) -> Path:
+    def _name_like(self, source: Source) -> Path:
         if source.format == self._form:
             return source.below
-        plain = source.below.with_name(source.below.name.removesuffix(".gz"))
-        return plain.with_suffix(ENDINGS[self._form][0])
+        uncompressed = source.below.with_name(source.below.name.removesuffix(".gz"))
+        return uncompressed.with_suffix(self._form.extensions[0])
 
-    def _put(self, target: int, rows: Released) -> None:
-        if self._open is None or self._open[0] != target:
+    def _append(self, number: int, rows: ReleasedRows) -> None:
+        if self._open is None or self._open[0] != number:
             self._close()
-            self._open = (target, self._file(target))
+            self._open = (number, self._create(number))
         self._open[1].writer.write(rows)
 
-    def _file(self, target: int) -> File:
-        self._begun.add(target)
-        name, layout = self._targets[target]
-        place = self._part / cast("Path", name)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        return File(place, self._form, layout, self._promise)
+    def _create(self, number: int) -> AtomicFile:
+        self._begun.add(number)
+        name, layout = self._files[number]
+        path = self._temporary / cast("Path", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return AtomicFile(path, self._form, layout, self._guarantee)
 
     def _close(self) -> None:
         if self._open is not None:
@@ -344,26 +347,17 @@ class Folder(Output):
         self._close()
         # A file whose points were all refused comes out empty; there is none for a user or trace.
         owned = {number for number, owner in self._numbers.values() if owner is not None}
-        for target in sorted(owned - self._begun):
-            self._file(target).commit()
-        if self._form in _WITHOUT_METADATA:
-            described = _described(None, self._promise)
-            (self._part / f"csv{METADATA}").write_text(described, encoding="utf-8")
-        self._part.chmod(0o777 & ~umask())
+        for number in sorted(owned - self._begun):
+            self._create(number).commit()
+        if self._form.sidecar:
+            text = sidecar_text(None, self._guarantee)
+            sidecar_path(self._temporary).write_text(text, encoding="utf-8")
+        self._temporary.chmod(folder_mode())
         if self._path.is_dir():
             self._path.rmdir()  # it is empty
-        self._part.replace(self._path)
+        self._temporary.replace(self._path)
 
     def abandon(self) -> None:
         if self._open is not None:
             self._open[1].abandon()
-        shutil.rmtree(self._part, ignore_errors=True)
-
-
-def _described(name: str | None, promise: Promise) -> str:
-    """Metadata for a format that has no place for any, as "CSV on the Web" has them."""
-    about: dict[str, Any] = {"@context": "http://www.w3.org/ns/csvw"}
-    if name is not None:
-        about["url"] = name
-    about |= {"dc:description": promise.guarantee, "hereish": promise.as_dict()}
-    return json.dumps(about, indent=2) + "\n"
+        shutil.rmtree(self._temporary, ignore_errors=True)

@@ -38,15 +38,15 @@ function drawErrors() {
   const rows = [...at.keys()].filter((i) => kind[i] !== null);
   const unit = unitFor(Math.max(0, ...rows.map((i) => error_m[i])));
   const traces = KINDS.map((name, k) => {
-    const mine = rows.filter((i) => kind[i] === k);
+    const own = rows.filter((i) => kind[i] === k);
     return {
       name: name === "unknown" ? "report" : name,
       legendrank: k,
       mode: "markers",
-      x: mine.map((i) => at[i]),
-      y: mine.map((i) => error_m[i] / unit.metres),
+      x: own.map((i) => at[i]),
+      y: own.map((i) => error_m[i] / unit.metres),
       marker: { color: colour(name === "unknown" ? "none" : name), size: 7, opacity: 0.8 },
-      text: mine.map((i) => `${when(at[i])}<br>${far(error_m[i])}`),
+      text: own.map((i) => `${when(at[i])}<br>${far(error_m[i])}`),
       hovertemplate: "%{text}<extra></extra>",
     };
   });

@@ -7,12 +7,12 @@ let drawnMarks = ""; // what the marks on the map look like now
 
 function placeText(i) {
   const { count: counts, times, kinds } = view.places;
-  const told = times[i].map((ms) => when(ms, withSeconds(times[i])));
-  const more = counts[i] - told.length;
+  const listed = times[i].map((ms) => when(ms, withSeconds(times[i])));
+  const more = counts[i] - listed.length;
   const kind = KINDS.map((name, k) => (kinds[i][k] ? `${count(kinds[i][k])} ${name}` : ""));
   const head = counts[i] === 1 ? "Served one time" : `Served ${count(counts[i])} times`;
   return (
-    `<b>${head}</b><br>${lines(told, (narrow() ? 3 : 4) - (view.day === null ? 1 : 0))}` +
+    `<b>${head}</b><br>${lines(listed, (narrow() ? 3 : 4) - (view.day === null ? 1 : 0))}` +
     (more > 0 ? `<br>… and ${count(more)} more` : "") +
     `<br>${kind.filter(Boolean).join(", ")}`
   );
@@ -127,7 +127,7 @@ function drawMap() {
     "map",
     mapTraces(),
     {
-      uirevision: story.views.indexOf(view),
+      uirevision: pageData.views.indexOf(view),
       dragmode: coarse ? "pan" : "zoom",
       // Fixed, because margins that follow the labels and axes that keep their shape never agree.
       margin: { l: 52, r: 12, t: 30, b: narrow() ? 110 : 76 },

@@ -1,4 +1,4 @@
-// The words of the page, and what happens when somebody chooses another day.
+// The texts of the page, and what happens when another day is chosen.
 
 function tile(name, value) {
   const box = document.createElement("div");
@@ -12,11 +12,11 @@ function tile(name, value) {
 
 function writeTiles() {
   const kinds = KINDS.map((name, k) => [name, view.kinds[k]]);
-  const told = kinds.filter(([name, n]) => name !== "unknown" && (n || !view.kinds.at(-1)));
+  const listed = kinds.filter(([name, n]) => name !== "unknown" && (n || !view.kinds.at(-1)));
   const { budget } = view;
   element("tiles").replaceChildren(
     tile(`reports for ${count(view.points)} points`, count(view.reports)),
-    ...told.map(([name, n]) => tile(name, count(n))),
+    ...listed.map(([name, n]) => tile(name, count(n))),
     tile("refused or left out", count(view.points - view.reports)),
     tile("average error", far(view.mean_m)),
     tile("90 % of errors within", far(view.within_90_m)),
@@ -30,27 +30,27 @@ function writeTiles() {
 }
 
 function writeOnce() {
-  const guarantee = element("guarantee");
-  const promise = story.promise;
-  guarantee.textContent = promise?.guarantee ?? "The reported file does not tell its guarantee.";
-  if (promise && !promise.private) {
-    guarantee.classList.add("bad");
-    if (!promise.guarantee.startsWith("NOT PRIVATE")) {
-      guarantee.textContent = `NOT PRIVATE. ${promise.guarantee}`;
+  const text = element("guarantee");
+  const { guarantee } = pageData;
+  text.textContent = guarantee?.statement ?? "The reported file does not tell its guarantee.";
+  if (guarantee && !guarantee.private) {
+    text.classList.add("bad");
+    if (!guarantee.statement.startsWith("NOT PRIVATE")) {
+      text.textContent = `NOT PRIVATE. ${guarantee.statement}`;
     }
   }
-  element("zone").textContent = story.zone;
+  element("zone").textContent = pageData.zone;
   element("how").textContent = coarse
     ? "Tap a reported position to see which times it served. Drag to move, + and − zoom."
     : "Hover over a reported position to see which times it served. Turn the wheel or draw a " +
       "box to zoom, double-click to see everything again.";
   const notes = [];
-  if (story.strangers) {
-    notes.push(`${count(story.strangers)} reports have no true point of the same person and ` +
+  if (pageData.unmatched) {
+    notes.push(`${count(pageData.unmatched)} reports have no true point of the same person and ` +
       "time and are not shown. Do the two files belong together?");
   }
-  if (story.left_out) {
-    notes.push(`${count(story.left_out)} more days did not fit this page.`);
+  if (pageData.left_out) {
+    notes.push(`${count(pageData.left_out)} more days did not fit this page.`);
   }
   element("notes").replaceChildren(...notes.map((text) => {
     const item = document.createElement("li");
@@ -72,12 +72,12 @@ function options(select, choices) {
 
 function chooseDays() {
   const user = Number(element("person").value);
-  const mine = [...story.views.keys()].filter((i) => story.views[i].user === user);
-  options(element("day"), mine.map((i) => [i, story.views[i].day ?? "all days"]));
+  const own = [...pageData.views.keys()].filter((i) => pageData.views[i].user === user);
+  options(element("day"), own.map((i) => [i, pageData.views[i].day ?? "all days"]));
 }
 
 async function show() {
-  view = story.views[Number(element("day").value)];
+  view = pageData.views[Number(element("day").value)];
   writeTiles();
   await drawMap();
   mark([]);
@@ -86,8 +86,8 @@ async function show() {
   drawHistogram();
 }
 
-const users = [...new Set(story.views.map(({ user }) => user))];
-options(element("person"), users.map((user) => [user, story.users[user] || "everybody"]));
+const users = [...new Set(pageData.views.map(({ user }) => user))];
+options(element("person"), users.map((user) => [user, pageData.users[user] || "everybody"]));
 chooseDays();
 writeOnce();
 element("person").addEventListener("change", () => { chooseDays(); show(); });

@@ -1,4 +1,4 @@
-"""One page with a true and a reported trace that opens from disk and asks nobody for anything."""
+"""One page with a true and a reported trace, which opens from disk and needs no network."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from zoneinfo import ZoneInfo
 
 from hereish.core.windows import Day
 from hereish.errors import HereishError
-from hereish.traces.table import KINDS, Piece, Promise
-from hereish.viewer.pairs import paired
-from hereish.viewer.views import views
+from hereish.traces.guarantee import GuaranteeMetadata
+from hereish.traces.table import RELEASED_KINDS, RowBatch
+from hereish.viewer.pairs import pair_points
+from hereish.viewer.views import build_views
 
 _SCRIPTS = ("shared.js", "map.js", "charts.js", "page.js")
 # The styles that Plotly writes as text: an empty sheet or attribute that its script fills later,
@@ -29,39 +30,42 @@ _SHEET = re.compile(r'document\.getElementById\("([0-9a-f]{64})"\)')
 
 
 def page(
-    true: Piece, reported: Piece, promise: Promise | None = None, time_zone: str | None = None
+    true: RowBatch,
+    reported: RowBatch,
+    guarantee: GuaranteeMetadata | None = None,
+    time_zone: str | None = None,
 ) -> str:
     """The text of a page of HTML for the owner's eyes. It holds the true positions.
 
-    Times are those of the clocks of `time_zone`, or else of the promise's, or else UTC.
+    Times are local times of `time_zone`, or else of the guarantee's time zone, or else UTC.
     """
-    zone = time_zone or (promise.time_zone if promise is not None else None) or "UTC"
-    Day(zone)  # says it if there is no such time zone
-    pairs = paired(true, reported, promise, ZoneInfo(zone))
-    drawn, left_out = views(pairs)
-    story = {
+    zone = time_zone or (guarantee.time_zone if guarantee is not None else None) or "UTC"
+    Day(zone)  # raises if there is no such time zone
+    pairs = pair_points(true, reported, guarantee, ZoneInfo(zone))
+    views, left_out = build_views(pairs)
+    data = {
         "users": pairs.names,
-        "kinds": KINDS,
+        "kinds": RELEASED_KINDS,
         "zone": zone,
-        "promise": promise and {"guarantee": promise.guarantee, "private": promise.private},
-        "strangers": pairs.strangers,
+        "guarantee": guarantee and {"statement": guarantee.statement, "private": guarantee.private},
+        "unmatched": pairs.unmatched,
         "left_out": left_out,
-        "views": drawn,
+        "views": views,
     }
-    library, style = plotly(), _part("page.css")
-    script = "\n".join(map(_part, _SCRIPTS))
-    return Template(_part("page.html")).substitute(
-        policy=html.escape(policy([library, script], [style, *_PLOTLY_STYLES])),
+    library, style = plotly(), _resource("page.css")
+    script = "\n".join(map(_resource, _SCRIPTS))
+    return Template(_resource("page.html")).substitute(
+        policy=html.escape(content_security_policy([library, script], [style, *_PLOTLY_STYLES])),
         style=style,
         taken="".join(f'<meta id="{name}">' for name in dict.fromkeys(_SHEET.findall(library))),
-        story=for_script(story),
+        page_data=json_for_script(data),
         library=library,
         script=script,
     )
 
 
-def policy(scripts: list[str], styles: list[str]) -> str:
-    """Nothing may be fetched, and nothing may run but what was put here."""
+def content_security_policy(scripts: list[str], styles: list[str]) -> str:
+    """A policy by which nothing may be fetched, and nothing may run but these scripts."""
     return "; ".join(
         [
             "default-src 'none'",
@@ -74,8 +78,8 @@ def policy(scripts: list[str], styles: list[str]) -> str:
     )
 
 
-def for_script(value: Any) -> str:
-    """JSON that can stand inside a script element, whatever texts are in it."""
+def json_for_script(value: Any) -> str:
+    """JSON that can be put inside a script element, whatever texts are in it."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026")
 
@@ -91,7 +95,7 @@ def plotly() -> str:
     raise HereishError("pictures need more: pip install 'hereish[show]'")
 
 
-def _part(name: str) -> str:
+def _resource(name: str) -> str:
     return (files("hereish.viewer") / name).read_text("utf-8")
 
 

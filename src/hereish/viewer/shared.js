@@ -1,15 +1,15 @@
 "use strict";
-// Draws the story that stands in this page. Texts from files go into text nodes only, never into
+// Draws the data in this page. Texts from files go into text nodes only, never into
 // markup: Plotly reads some markup in its texts, so none of its texts holds anything from a file
 // but numbers and times. This file, map.js, charts.js and page.js are one script.
 
-const story = JSON.parse(document.getElementById("story").textContent);
+const pageData = JSON.parse(document.getElementById("page-data").textContent);
 const element = (id) => document.getElementById(id);
-const KINDS = [...story.kinds, "unknown"];
+const KINDS = [...pageData.kinds, "unknown"];
 const coarse = matchMedia("(pointer: coarse)").matches;
 const NARROW = "(max-width: 760px)"; // as in the style sheet
 const narrow = () => matchMedia(NARROW).matches;
-let view = story.views[0];
+let view = pageData.views[0];
 
 const count = (number) => number.toLocaleString("en");
 
@@ -37,9 +37,9 @@ const colour = (name) => getComputedStyle(document.body).getPropertyValue(`--${n
 const unitFor = (metres) =>
   metres >= 2000 ? { name: "km", metres: 1000 } : { name: "metres", metres: 1 };
 
-function lines(words, each) {
+function lines(texts, each) {
   const rows = [];
-  for (let i = 0; i < words.length; i += each) rows.push(words.slice(i, i + each).join(", "));
+  for (let i = 0; i < texts.length; i += each) rows.push(texts.slice(i, i + each).join(", "));
   return rows.join(",<br>");
 }
 

@@ -12,20 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hereish.core.types import Bools, Floats, Ints
-from hereish.viewer.pairs import UNKNOWN, Pairs
-from hereish.viewer.spending import DAY_MS, Budget
+from hereish.viewer.pairs import UNKNOWN_KIND, Pairs
+from hereish.viewer.spending import DAY_MS, WindowSpending
 
 MOST_DRAWN = 5_000  # points of a view
 MOST_VIEWS = 400  # of a page, and together they draw no more than so many points:
 _MOST_TOGETHER, _LEAST_DRAWN = 500_000, 200
-TIMES_TOLD = 12  # of those that one reported place served
+MOST_TIMES = 12  # that are listed of those that one reported place was reported at
 _MOST_BINS = 40
 
 
-def views(pairs: Pairs) -> tuple[list[dict[str, Any]], int]:
+def build_views(pairs: Pairs) -> tuple[list[dict[str, Any]], int]:
     """The views of a page, ready for JSON, and how many days were left out because of MOST_VIEWS.
 
-    Each user has a view a day, and then one of all days if there are several.
+    Each user has one view per day, and then one of all days if there are several.
     """
     spans = list(_spans(pairs))
     kept = spans[:MOST_VIEWS]
@@ -50,39 +50,40 @@ def _spans(pairs: Pairs) -> Iterator[tuple[int, int, int | None]]:
 
 def _view(pairs: Pairs, rows: slice, day: int | None, most: int) -> dict[str, Any]:
     row, at_ms = pairs.row[rows], pairs.at_ms[rows]
-    mine = row[row >= 0]  # reports
+    reports = row[row >= 0]
     about_lon = float(pairs.lon[rows][0])
-    error_m, kind = pairs.error_m[mine], pairs.kind[mine]
-    spots = pairs.reported_lat[mine] + 1j * _beside(pairs.reported_lon[mine], about_lon)
-    drawn = _drawn(row >= 0, most)
-    served = row[drawn] >= 0
-    shown = row[drawn][served] - mine[0] if len(mine) else mine  # reports of a view are neighbours
-    places, place = _places(spots, kind, at_ms[row >= 0], shown)
+    error_m, kind = pairs.error_m[reports], pairs.kind[reports]
+    positions = pairs.reported_lat[reports] + 1j * _unwrap(pairs.reported_lon[reports], about_lon)
+    drawn = _choose_drawn(row >= 0, most)
+    has_report = row[drawn] >= 0
+    # Reports of a view are neighbours.
+    drawn_reports = row[drawn][has_report] - reports[0] if len(reports) else reports
+    places, place = _places(positions, kind, at_ms[row >= 0], drawn_reports)
     return {
         "user": int(pairs.user[rows][0]),
-        "day": None if day is None else _named(day),
+        "day": None if day is None else _day_name(day),
         "points": len(row),
-        "reports": len(mine),
-        "kinds": np.bincount(kind, minlength=UNKNOWN + 1).tolist(),
-        "mean_m": float(error_m.mean()) if len(mine) else None,
-        "within_90_m": float(np.quantile(error_m, 0.9)) if len(mine) else None,
+        "reports": len(reports),
+        "kinds": np.bincount(kind, minlength=UNKNOWN_KIND + 1).tolist(),
+        "mean_m": float(error_m.mean()) if len(reports) else None,
+        "within_90_m": float(np.quantile(error_m, 0.9)) if len(reports) else None,
         "bins": _bins(error_m),
         "true": {
             "at": at_ms[drawn].tolist(),
             "lat": _rounded(pairs.lat[rows][drawn], 6),
-            "lon": _rounded(_beside(pairs.lon[rows][drawn], about_lon), 6),
+            "lon": _rounded(_unwrap(pairs.lon[rows][drawn], about_lon), 6),
             # Of the report: the number of its place, its kind, how far off it was. None: none.
-            "place": _or_none(served, place.tolist()),
-            "kind": _or_none(served, kind[shown].tolist()),
-            "error_m": _or_none(served, _rounded(error_m[shown], 1)),
+            "place": _or_none(has_report, place.tolist()),
+            "kind": _or_none(has_report, kind[drawn_reports].tolist()),
+            "error_m": _or_none(has_report, _rounded(error_m[drawn_reports], 1)),
         },
         "places": places,
-        "budget": pairs.budget
-        and _steps(pairs.budget.take(mine), at_ms[row >= 0], int(at_ms[-1]), most),
+        "budget": pairs.spending
+        and _steps(pairs.spending.take(reports), at_ms[row >= 0], int(at_ms[-1]), most),
     }
 
 
-def _drawn(has_report: Bools, most: int) -> Ints:
+def _choose_drawn(has_report: Bools, most: int) -> Ints:
     """Which points to draw: half of them for reports, which may be few among many points."""
     reported = np.flatnonzero(has_report)
     everything = np.arange(len(has_report))
@@ -99,48 +100,52 @@ def _thinned(rows: Ints, most: int) -> Ints:
 
 
 def _places(
-    spots: NDArray[np.complex128], kind: Ints, at_ms: Ints, shown: Ints
+    positions: NDArray[np.complex128], kind: Ints, at_ms: Ints, drawn: Ints
 ) -> tuple[dict[str, Any], Ints]:
-    """The reported places of these reports, whom each served when; and the number of each's."""
-    found, which, count = np.unique(spots, return_inverse=True, return_counts=True)
+    """The different reported places with their times, and the number of each drawn report's."""
+    places, which, count = np.unique(positions, return_inverse=True, return_counts=True)
     grouped, end = np.argsort(which, kind="stable"), np.cumsum(count)
-    kinds = np.bincount(which * (UNKNOWN + 1) + kind, minlength=len(found) * (UNKNOWN + 1))
-    kept, number = np.unique(which[shown], return_inverse=True)
-    told = [at_ms[grouped[end[k] - count[k] :][: min(count[k], TIMES_TOLD)]].tolist() for k in kept]
+    kinds = np.bincount(
+        which * (UNKNOWN_KIND + 1) + kind, minlength=len(places) * (UNKNOWN_KIND + 1)
+    )
+    kept, number = np.unique(which[drawn], return_inverse=True)
+    times = [
+        at_ms[grouped[end[k] - count[k] :][: min(count[k], MOST_TIMES)]].tolist() for k in kept
+    ]
     columns = {
-        "lat": _rounded(found.real[kept], 6),
-        "lon": _rounded(found.imag[kept], 6),
+        "lat": _rounded(places.real[kept], 6),
+        "lon": _rounded(places.imag[kept], 6),
         "count": count[kept].tolist(),
-        "kinds": kinds.reshape(-1, UNKNOWN + 1)[kept].tolist(),
-        "times": told,  # the first few
+        "kinds": kinds.reshape(-1, UNKNOWN_KIND + 1)[kept].tolist(),
+        "times": times,  # the first few
     }
     return columns, number
 
 
-def _steps(budget: Budget, at_ms: Ints, last_ms: int, most: int) -> dict[str, Any]:
-    """What was spent as a line of steps. It falls to nothing when a new window begins."""
+def _steps(spending: WindowSpending, at_ms: Ints, last_ms: int, most: int) -> dict[str, Any]:
+    """What was spent as a step function. It falls to zero when a new window begins."""
     at: list[int | None] = []
     spent: list[float | None] = []
     few = _thinned(np.arange(len(at_ms)), most)
-    few = few[np.argsort(budget.window[few], kind="stable")]
-    windows = np.split(few, np.flatnonzero(np.diff(budget.window[few])) + 1)
+    few = few[np.argsort(spending.window[few], kind="stable")]
+    windows = np.split(few, np.flatnonzero(np.diff(spending.window[few])) + 1)
     for rows in windows if len(few) else []:
-        before = float(budget.before[rows[0]])
+        before = float(spending.before[rows[0]])
         begin = int(at_ms[rows[0]])
-        if budget.midnight_ms is not None and before == 0.0:
-            begin = int(budget.midnight_ms[rows[0]])
+        if spending.midnight_ms is not None and before == 0.0:
+            begin = int(spending.midnight_ms[rows[0]])
         at += [begin, *at_ms[rows].tolist()]
-        spent += [before, *_rounded(budget.after[rows], 6)]
-        if budget.midnight_ms is None:
-            at.append(None)  # a gap: nobody knows when the next one begins
+        spent += [before, *_rounded(spending.after[rows], 6)]
+        if spending.midnight_ms is None:
+            at.append(None)  # a gap: it is unknown when the next one begins
             spent.append(None)
         else:
-            at.append(int(budget.midnight_ms[rows[0]]) + DAY_MS)
+            at.append(int(spending.midnight_ms[rows[0]]) + DAY_MS)
             spent.append(0.0)
     if at:
-        at[-1], spent[-1] = last_ms, spent[-2]  # what is left stays until the end
-    most_spent = float(budget.after.max()) if len(at_ms) else 0.0
-    return {"at": at, "spent": spent, "most_spent": most_spent, "shares": budget.shares}
+        at[-1], spent[-1] = last_ms, spent[-2]  # the last value holds until the end
+    most_spent = float(spending.after.max()) if len(at_ms) else 0.0
+    return {"at": at, "spent": spent, "most_spent": most_spent, "shares": spending.shares}
 
 
 def _bins(error_m: Floats) -> dict[str, Any]:
@@ -152,8 +157,8 @@ def _bins(error_m: Floats) -> dict[str, Any]:
     return {"width_m": width_m, "counts": counts.tolist()}
 
 
-def _beside(lon: Floats, about: float) -> Floats:
-    """The same meridians, written so that none is half a turn away: a map has no seam at 180."""
+def _unwrap(lon: Floats, about: float) -> Floats:
+    """The same meridians, none more than 180 degrees from `about`, so that a map has no seam."""
     return np.asarray(about + (lon - about + 180.0) % 360.0 - 180.0)
 
 
@@ -163,11 +168,11 @@ def _rounded(values: Floats, decimals: int) -> list[float]:
 
 
 def _or_none(given: Bools, values: list[Any]) -> list[Any]:
-    """The values in turn where there is one."""
+    """The values one after the other where one is given, None elsewhere."""
     following = iter(values)
     return [next(following) if here else None for here in given.tolist()]
 
 
-def _named(day: int) -> str:
+def _day_name(day: int) -> str:
     date = datetime.fromtimestamp(day * DAY_MS / 1000, UTC)
     return f"{date:%A} {date.day} {date:%B} {date.year}"

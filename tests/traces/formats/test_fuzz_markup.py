@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hereish.traces.table import Columns, Layout
+from hereish.traces.columns import Columns, Layout
 from tests.support.markup_samples import (
     GPX,
     LINES,
     POINTS,
     SECRET_DIGITS,
+    batches,
     check_silent,
-    pieces,
     read_until_broken,
     released,
     source,
@@ -118,7 +118,7 @@ def test_damaged_files_are_read_or_refused(
     @given(damaged(SAMPLES[name]), st.booleans())
     def check(content: bytes, keep: bool) -> None:
         one = source(folder, name, content)
-        columns = Columns(keep=KEEP[one.format] if keep else ())
+        columns = Columns(keep=KEEP[one.format.name] if keep else ())
         _, problem = read_until_broken(one, columns)
         ends["read" if problem is None else "refused"] += 1
 
@@ -129,7 +129,7 @@ def test_damaged_files_are_read_or_refused(
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_way_to_cut_a_file_short_is_noticed(tmp_path: Path, name: str) -> None:
     content = SAMPLES[name]
-    whole = sum(map(len, pieces(source(tmp_path, name, content))))
+    whole = sum(map(len, batches(source(tmp_path, name, content))))
     for end in range(0, len(content.rstrip()), 7):
         found, problem = read_until_broken(source(tmp_path, name, content[:end]))
         assert problem is not None

@@ -12,9 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hereish.errors import HereishError
-from hereish.traces.discovery import Source
+from hereish.traces.columns import Columns
+from hereish.traces.faults import Fault
 from hereish.traces.formats import delimited, geolife, tdrive
-from hereish.traces.table import Columns, Fault, Piece
+from hereish.traces.formats.base import Source
+from hereish.traces.table import RowBatch
 
 # The digits of these places are in no other number here, so a message with them has told a place.
 SECRETS = ("8642975", "3197864")
@@ -93,27 +95,27 @@ def damaged(content: bytes, mutations: list[Mutation]) -> bytes:
     return content
 
 
-def check(piece: Piece, columns: Columns) -> None:
-    count = len(piece)
+def check(batch: RowBatch, columns: Columns) -> None:
+    count = len(batch)
     assert count > 0
-    for column in (piece.line, piece.at_us, piece.lat, piece.lon, piece.fault):
+    for column in (batch.line, batch.at_us, batch.lat, batch.lon, batch.fault):
         assert len(column) == count
-    kinds = [column.dtype.str[1:] for column in (piece.line, piece.at_us, piece.fault)]
+    kinds = [column.dtype.str[1:] for column in (batch.line, batch.at_us, batch.fault)]
     assert kinds == ["i8", "i8", "u1"]
-    assert (np.diff(piece.line) > 0).all()
-    assert set(piece.fault.tolist()) <= set(range(Fault.LON + 1))
-    good = piece.fault == Fault.NONE
-    assert np.isfinite(piece.lat[good]).all()
-    assert np.isfinite(piece.lon[good]).all()
-    for ids in (piece.user, piece.trace):
+    assert (np.diff(batch.line) > 0).all()
+    assert set(batch.fault.tolist()) <= set(range(Fault.LON + 1))
+    good = batch.fault == Fault.NONE
+    assert np.isfinite(batch.lat[good]).all()
+    assert np.isfinite(batch.lon[good]).all()
+    for ids in (batch.user, batch.trace):
         if ids is not None:
             assert len(ids.codes) == count
             assert len(set(ids.names)) == len(ids.names) > ids.codes.max()
-    if piece.user is not None:
-        assert all(name.strip() for name in piece.user.take(good).values())
-    assert set(piece.kept) == set(columns.keep)
-    assert all(len(column) == count for column in piece.kept.values())
-    assert repr(piece) == f"<Piece of {count} rows>"
+    if batch.user is not None:
+        assert all(name.strip() for name in batch.user.take(good).values())
+    assert set(batch.kept) == set(columns.keep)
+    assert all(len(column) == count for column in batch.kept.values())
+    assert repr(batch) == f"<RowBatch of {count} rows>"
 
 
 def tell_nothing(error: BaseException | None) -> None:
@@ -130,9 +132,9 @@ def read(name: str, path: Path) -> int:
     form, _, columns = SAMPLES[name]
     count = 0
     try:
-        for piece in form.read(Source(path, name, Path(name)), columns):
-            check(piece, columns)
-            count += len(piece)
+        for batch in form.read(Source(path, form.FORMAT, Path(name)), columns):
+            check(batch, columns)
+            count += len(batch)
     except HereishError as error:
         tell_nothing(error)
     return count

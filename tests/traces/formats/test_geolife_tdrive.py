@@ -15,13 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hereish.errors import HereishError, ParameterError
-from hereish.traces.discovery import Source
-from hereish.traces.formats import _text, geolife, tdrive
-from hereish.traces.table import Columns, Fault, Ids, Layout, Piece, Promise, Released, Unreadable
+from hereish.traces.columns import Columns, Layout
+from hereish.traces.faults import Fault, UnreadableFileError
+from hereish.traces.formats import geolife, tdrive
+from hereish.traces.formats.base import Source
+from hereish.traces.guarantee import GuaranteeMetadata
+from hereish.traces.names import safe_file_name
+from hereish.traces.table import Ids, ReleasedRows, RowBatch
 from tests.support.paths import DATA
 
 BEIJING = "Asia/Shanghai"
-PROMISE = Promise("ln 10 within 100 m\nfor a day", time_zone=BEIJING)
+GUARANTEE = GuaranteeMetadata("ln 10 within 100 m\nfor a day", time_zone=BEIJING)
 QUICK = settings(derandomize=True, deadline=None, max_examples=200)
 HEADER = (
     "Geolife trajectory\r\nWGS 84\r\nAltitude is in Feet\r\nReserved 3\r\n"
@@ -38,13 +42,13 @@ def files(folder: str, pattern: str) -> list[Path]:
     return found
 
 
-def read(form: ModuleType, path: Path, **columns: Any) -> Piece:
-    (piece,) = form.read(Source(path, form.__name__, Path(path.name)), Columns(**columns))
-    assert isinstance(piece, Piece)
-    return piece
+def read(form: ModuleType, path: Path, **columns: Any) -> RowBatch:
+    (batch,) = form.read(Source(path, form.FORMAT, Path(path.name)), Columns(**columns))
+    assert isinstance(batch, RowBatch)
+    return batch
 
 
-def text(form: ModuleType, folder: Path, content: str | bytes, **columns: Any) -> Piece:
+def text(form: ModuleType, folder: Path, content: str | bytes, **columns: Any) -> RowBatch:
     path = folder / "in.txt"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return read(form, path, **columns)
@@ -56,13 +60,15 @@ def error(form: ModuleType, folder: Path, content: str | bytes, **columns: Any) 
     return caught.value
 
 
-def file_of(form: ModuleType, rows: Piece, promise: Promise = PROMISE, **changes: Any) -> bytes:
+def file_of(
+    form: ModuleType, rows: RowBatch, guarantee: GuaranteeMetadata = GUARANTEE, **changes: Any
+) -> bytes:
     count = len(rows)
     fields = {"user": rows.user, "trace": rows.trace, "kept": rows.kept} | changes
     kind, cost = np.zeros(count, dtype=np.uint8), np.full(count, 0.123)
-    released = Released(rows.at_us, rows.lat, rows.lon, kind, cost, **fields)
+    released = ReleasedRows(rows.at_us, rows.lat, rows.lon, kind, cost, **fields)
     file = io.BytesIO()
-    writer = form.writer(file, Layout(), promise)
+    writer = form.open_writer(file, Layout(), guarantee)
     halves = np.arange(count) < count // 2
     writer.write(released.take(halves))
     writer.write(released.take(~halves))
@@ -71,7 +77,7 @@ def file_of(form: ModuleType, rows: Piece, promise: Promise = PROMISE, **changes
     return file.getvalue()
 
 
-def same(one: Piece, other: Piece) -> bool:
+def same(one: RowBatch, other: RowBatch) -> bool:
     names = ("at_us", "lat", "lon", "fault")
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 
@@ -83,20 +89,20 @@ def test_every_real_plt_file_is_read_as_pandas_reads_it_and_comes_back(tmp_path:
     names = ["lat", "lon", "zero", "feet", "days", "date", "time"]
     for path in files("geolife-raw", "*.plt"):
         frame = pd.read_csv(path, skiprows=6, names=names, dtype={"feet": str})
-        piece = read(geolife, path, keep=("altitude",))
-        assert len(piece) == len(frame) == path.read_bytes().count(b"\n") - 6
-        assert not piece.fault.any()  # a latitude of 400 is for a later stage
-        assert np.array_equal(piece.lat, frame["lat"])
-        assert np.array_equal(piece.lon, frame["lon"])
+        batch = read(geolife, path, keep=("altitude",))
+        assert len(batch) == len(frame) == path.read_bytes().count(b"\n") - 6
+        assert not batch.fault.any()  # a latitude of 400 is for a later stage
+        assert np.array_equal(batch.lat, frame["lat"])
+        assert np.array_equal(batch.lon, frame["lon"])
         times = pd.to_datetime(frame["date"] + " " + frame["time"]).to_numpy("datetime64[us]")
-        assert np.array_equal(piece.at_us, times.astype(np.int64))
-        assert np.array_equal(piece.line, np.arange(len(frame)) + 7)
-        assert piece.kept["altitude"].tolist() == frame["feet"].tolist()
-        assert piece.user is not None
-        assert piece.trace is not None
-        assert set(piece.user.values()) == {path.parts[-3]}
-        assert set(piece.trace.values()) == {path.stem}
-        assert same(text(geolife, tmp_path, file_of(geolife, piece)), piece)
+        assert np.array_equal(batch.at_us, times.astype(np.int64))
+        assert np.array_equal(batch.line, np.arange(len(frame)) + 7)
+        assert batch.kept["altitude"].tolist() == frame["feet"].tolist()
+        assert batch.user is not None
+        assert batch.trace is not None
+        assert set(batch.user.values()) == {path.parts[-3]}
+        assert set(batch.trace.values()) == {path.stem}
+        assert same(text(geolife, tmp_path, file_of(geolife, batch)), batch)
 
 
 def test_a_plt_file_is_written_as_published_without_altitudes() -> None:
@@ -116,10 +122,10 @@ def test_a_plt_file_is_written_as_published_without_altitudes() -> None:
 
 
 def test_a_plt_file_is_written_to_the_byte(tmp_path: Path) -> None:
-    piece = text(geolife, tmp_path, HEADER + POINT.replace(":04", ":04.5"), keep=("altitude",))
+    batch = text(geolife, tmp_path, HEADER + POINT.replace(":04", ":04.5"), keep=("altitude",))
     point = "39.984702,116.318417,0,-777,39744.1201909722,2008-10-23,02:53:04.5\r\n"
     head = HEADER.replace("Reserved 3", "Reserved 3: ln 10 within 100 m for a day")
-    assert file_of(geolife, piece).decode() == head + point
+    assert file_of(geolife, batch).decode() == head + point
 
 
 @pytest.mark.parametrize(
@@ -140,14 +146,14 @@ def test_a_plt_file_is_written_to_the_byte(tmp_path: Path) -> None:
 def test_a_bad_point_of_geolife_has_its_fault_and_line(
     tmp_path: Path, row: str, fault: Fault
 ) -> None:
-    piece = text(geolife, tmp_path, f"{HEADER}{POINT}\r\n{row}\r\n{POINT}")
-    assert piece.fault.tolist() == [Fault.NONE, fault, Fault.NONE]
-    assert piece.line.tolist() == [7, 9, 10]
+    batch = text(geolife, tmp_path, f"{HEADER}{POINT}\r\n{row}\r\n{POINT}")
+    assert batch.fault.tolist() == [Fault.NONE, fault, Fault.NONE]
+    assert batch.line.tolist() == [7, 9, 10]
 
 
 def test_times_of_geolife_are_utc_whatever_the_zone(tmp_path: Path) -> None:
-    piece = text(geolife, tmp_path, HEADER + POINT, zone=ZoneInfo(BEIJING))
-    assert piece.at_us.tolist() == [1_224_730_384_000_000]
+    batch = text(geolife, tmp_path, HEADER + POINT, zone=ZoneInfo(BEIJING))
+    assert batch.at_us.tolist() == [1_224_730_384_000_000]
 
 
 def test_the_folders_of_geolife_tell_the_user(
@@ -159,10 +165,10 @@ def test_the_folders_of_geolife_tell_the_user(
     path.write_bytes(gzip.compress((HEADER + POINT).encode()))
     monkeypatch.chdir(folder)
     for name in (path, Path(path.name), Path("..") / "Trajectory" / path.name):
-        piece = read(geolife, name)
-        assert piece.user is not None
-        assert piece.trace is not None
-        assert (piece.user.values(), piece.trace.values()) == (["042"], ["20081023"])
+        batch = read(geolife, name)
+        assert batch.user is not None
+        assert batch.trace is not None
+        assert (batch.user.values(), batch.trace.values()) == (["042"], ["20081023"])
     shutil.copy(path, tmp_path / path.name)
     assert read(geolife, tmp_path / path.name).user is None
 
@@ -182,7 +188,7 @@ def test_what_is_no_geolife_file_is_said(
     tmp_path: Path, content: str | bytes, words: str, line: int | None
 ) -> None:
     wrong = error(geolife, tmp_path, content)
-    assert isinstance(wrong, Unreadable)
+    assert isinstance(wrong, UnreadableFileError)
     assert words in str(wrong)
     assert wrong.line == line
     assert "116" not in str(wrong)
@@ -201,19 +207,19 @@ def test_nothing_else_can_be_kept(tmp_path: Path) -> None:
 def test_every_real_taxi_is_read_as_pandas_reads_it_and_comes_back(tmp_path: Path) -> None:
     for path in files("tdrive-raw", "*.txt"):
         frame = pd.read_csv(path, names=["id", "t", "lon", "lat"], dtype={"id": str})
-        piece = read(tdrive, path, zone=ZoneInfo(BEIJING))
-        assert len(piece) == len(frame) == len(path.read_text().splitlines())
-        assert not piece.fault.any()
-        assert piece.user is not None
-        assert piece.trace is None
-        assert piece.user.values() == frame["id"].tolist() == [path.stem] * len(frame)
+        batch = read(tdrive, path, zone=ZoneInfo(BEIJING))
+        assert len(batch) == len(frame) == len(path.read_text().splitlines())
+        assert not batch.fault.any()
+        assert batch.user is not None
+        assert batch.trace is None
+        assert batch.user.values() == frame["id"].tolist() == [path.stem] * len(frame)
         times = pd.to_datetime(frame["t"]).dt.tz_localize(BEIJING).dt.tz_convert(None)
-        assert np.array_equal(piece.at_us, times.to_numpy("datetime64[us]").astype(np.int64))
-        assert np.array_equal(piece.lat, frame["lat"])
-        assert np.array_equal(piece.lon, frame["lon"])
-        out = file_of(tdrive, piece)
+        assert np.array_equal(batch.at_us, times.to_numpy("datetime64[us]").astype(np.int64))
+        assert np.array_equal(batch.lat, frame["lat"])
+        assert np.array_equal(batch.lon, frame["lon"])
+        out = file_of(tdrive, batch)
         assert out.decode().splitlines() == path.read_text().splitlines()
-        assert same(text(tdrive, tmp_path, out, zone=ZoneInfo(BEIJING)), piece)
+        assert same(text(tdrive, tmp_path, out, zone=ZoneInfo(BEIJING)), batch)
 
 
 @pytest.mark.parametrize(
@@ -232,11 +238,11 @@ def test_every_real_taxi_is_read_as_pandas_reads_it_and_comes_back(tmp_path: Pat
     ],
 )
 def test_a_bad_fix_of_a_taxi_has_its_fault_and_line(tmp_path: Path, row: str, fault: Fault) -> None:
-    piece = text(tdrive, tmp_path, f"{FIX}\n{row}\n{FIX}".replace("\r", ""))
-    assert piece.fault.tolist() == [Fault.NONE, fault, Fault.NONE]
-    assert piece.line.tolist() == [1, 3, 4]
-    assert piece.lon[0] == 116.51172
-    assert piece.lat[2] == 39.92123
+    batch = text(tdrive, tmp_path, f"{FIX}\n{row}\n{FIX}".replace("\r", ""))
+    assert batch.fault.tolist() == [Fault.NONE, fault, Fault.NONE]
+    assert batch.line.tolist() == [1, 3, 4]
+    assert batch.lon[0] == 116.51172
+    assert batch.lat[2] == 39.92123
 
 
 def test_an_empty_taxi_file_is_unreadable(tmp_path: Path) -> None:
@@ -245,22 +251,22 @@ def test_an_empty_taxi_file_is_unreadable(tmp_path: Path) -> None:
 
 
 def test_taxi_times_are_written_in_the_zone_of_the_promise(tmp_path: Path) -> None:
-    piece = text(tdrive, tmp_path, FIX)  # without a zone, UTC
-    assert file_of(tdrive, piece, Promise("g")) == FIX.encode()
-    assert b"366,2008-02-02 23:36:08,116.5" in file_of(tdrive, piece)
+    batch = text(tdrive, tmp_path, FIX)  # without a zone, UTC
+    assert file_of(tdrive, batch, GuaranteeMetadata("g")) == FIX.encode()
+    assert b"366,2008-02-02 23:36:08,116.5" in file_of(tdrive, batch)
     exact = text(tdrive, tmp_path, FIX.replace(":08", ":08.250"))
     assert b",2008-02-02 23:36:08.250000," in file_of(tdrive, exact)
 
 
 def test_ids_that_the_format_cannot_hold_are_escaped(tmp_path: Path) -> None:
-    piece = text(tdrive, tmp_path, FIX)
-    assert file_of(tdrive, piece, user=None).startswith(b"0,2008-")
+    batch = text(tdrive, tmp_path, FIX)
+    assert file_of(tdrive, batch, user=None).startswith(b"0,2008-")
     odd = Ids(np.zeros(1, dtype=np.int64), ["a,b\r\nc\ud800"])
-    out = file_of(tdrive, piece, user=odd)
+    out = file_of(tdrive, batch, user=odd)
     assert out.startswith(b"a%2Cb%0D%0Ac\\ud800,2008-")
     assert len(text(tdrive, tmp_path, out)) == 1
     number = Ids(np.zeros(1, dtype=np.int64), [366])
-    assert file_of(tdrive, piece, user=number) == file_of(tdrive, piece)
+    assert file_of(tdrive, batch, user=number) == file_of(tdrive, batch)
 
 
 @QUICK
@@ -280,7 +286,7 @@ def test_whatever_is_written_is_read_back(
     at_us, lat, lon = zip(*rows, strict=True)
     count = len(rows)
     zeros = np.zeros(count, dtype=np.int64)
-    piece = Piece(
+    batch = RowBatch(
         zeros,
         np.array(at_us, dtype=np.int64),
         np.array(lat),
@@ -289,26 +295,26 @@ def test_whatever_is_written_is_read_back(
     )
     folder = tmp_path_factory.getbasetemp()
     for form in (geolife, tdrive):
-        assert same(text(form, folder, file_of(form, piece, Promise("g"))), piece)
+        assert same(text(form, folder, file_of(form, batch, GuaranteeMetadata("g"))), batch)
 
 
 # Names of files.
 
 
 def test_names_of_files_are_those_of_the_published_trees() -> None:
-    assert geolife.file_name("010", "20081023") == "Data/010/Trajectory/20081023.plt"
-    assert geolife.file_name(None, None) == "Data/000/Trajectory/trace.plt"
-    assert tdrive.file_name(366, None) == "366.txt"
-    assert tdrive.file_name(None, None) == "0.txt"
-    assert tdrive.file_name("../../etc/passwd", None) == "%2E.%2F..%2Fetc%2Fpasswd.txt"
-    assert geolife.file_name("..", "") == "Data/%2E./Trajectory/%.plt"
+    assert geolife.path_in_folder("010", "20081023") == "Data/010/Trajectory/20081023.plt"
+    assert geolife.path_in_folder(None, None) == "Data/000/Trajectory/trace.plt"
+    assert tdrive.path_in_folder(366, None) == "366.txt"
+    assert tdrive.path_in_folder(None, None) == "0.txt"
+    assert tdrive.path_in_folder("../../etc/passwd", None) == "%2E.%2F..%2Fetc%2Fpasswd.txt"
+    assert geolife.path_in_folder("..", "") == "Data/%2E./Trajectory/%.plt"
 
 
 @QUICK
 @given(st.lists(st.text(), unique=True, max_size=5))
 def test_ids_make_names_that_differ_and_stay_where_they_are(ids: list[str]) -> None:
     long = [identity * 90 for identity in ids if identity]
-    names = [_text.file_part(identity) for identity in dict.fromkeys([*ids, *long])]
+    names = [safe_file_name(identity) for identity in dict.fromkeys([*ids, *long])]
     assert len(set(names)) == len(names)
     for name in names:
         assert 0 < len(name.encode()) <= 200

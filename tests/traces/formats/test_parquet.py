@@ -18,10 +18,12 @@ import shapely
 
 import hereish
 from hereish.errors import ParameterError, PointError
-from hereish.traces.discovery import find, module
-from hereish.traces.files import load, promise_of, sanitize_files
-from hereish.traces.formats._wkb import points
-from hereish.traces.table import Columns, Fault
+from hereish.traces.columns import Columns
+from hereish.traces.discovery import find_sources
+from hereish.traces.faults import Fault
+from hereish.traces.files import load_rows, read_guarantee, sanitize_files
+from hereish.traces.formats._wkb import decode_points
+from hereish.traces.formats.registry import get_format
 
 M = hereish.fixed_utility(
     hereish.Privacy(math.log(10), 100), 3000, window=hereish.Day("Europe/Helsinki")
@@ -52,13 +54,13 @@ def saved(path: Path, given: pa.Table) -> str:
 def test_columns_keep_their_names_and_types_and_the_rest_stays_behind(tmp_path: Path) -> None:
     source = saved(tmp_path / "in.parquet", table())
     out = tmp_path / "out.parquet"
-    tally = sanitize_files([source], out, M)
+    summary = sanitize_files([source], out, M)
     written = pq.read_table(out)
     assert written.column_names == ["user", "trace", "at", "lat", "lon", "kind", "cost"]
     for name in ("user", "trace", "at"):
         assert written.schema.field(name).type == table().schema.field(name).type
         assert written[name].to_pylist() == table()[name].to_pylist()
-    assert tally.points == tally.released == 3
+    assert summary.points == summary.released == 3
     assert set(written.schema.metadata) == {b"hereish", b"hereish.promise"}
     assert written.schema.metadata[b"hereish"].decode() == M.guarantee_for_each("user")
     raw = out.read_bytes()
@@ -98,9 +100,9 @@ def test_a_column_is_kept_on_request_with_its_type(tmp_path: Path) -> None:
     ids=["ns", "s", "unix", "millis", "text"],
 )
 def test_times_of_every_type_are_the_same_instants(tmp_path: Path, at: pa.Array) -> None:
-    piece = load([saved(tmp_path / "in.parquet", table(at=at))], Columns())
+    batch = load_rows([saved(tmp_path / "in.parquet", table(at=at))], Columns())
     base = round(NOON.timestamp()) * 1_000_000
-    assert piece.at_us.tolist() == [base, base + 3_600_000_000, base]
+    assert batch.at_us.tolist() == [base, base + 3_600_000_000, base]
 
 
 def test_times_without_a_zone_are_taken_in_the_given_one(tmp_path: Path) -> None:
@@ -108,9 +110,9 @@ def test_times_without_a_zone_are_taken_in_the_given_one(tmp_path: Path) -> None
 
     naive = pa.array([datetime(2026, 5, 5, 15 + i) for i in (0, 1, 0)])  # noqa: DTZ001  # meant
     path = saved(tmp_path / "in.parquet", table(at=naive))
-    helsinki = load([path], Columns(zone=ZoneInfo("Europe/Helsinki")))
+    helsinki = load_rows([path], Columns(zone=ZoneInfo("Europe/Helsinki")))
     assert helsinki.at_us[0] == round(NOON.timestamp()) * 1_000_000
-    assert load([path], Columns()).at_us[0] - helsinki.at_us[0] == 3 * 3_600_000_000
+    assert load_rows([path], Columns()).at_us[0] - helsinki.at_us[0] == 3 * 3_600_000_000
 
 
 @pytest.mark.parametrize(
@@ -128,12 +130,12 @@ def test_times_without_a_zone_are_taken_in_the_given_one(tmp_path: Path) -> None
 def test_rows_that_cannot_be_used_are_marked(
     tmp_path: Path, changes: dict[str, Any], fault: Fault
 ) -> None:
-    source = find([saved(tmp_path / "in.parquet", table(**changes))])[0]
-    (piece,) = module("parquet").read(source, Columns())
-    assert piece.fault[1] == fault
-    assert piece.fault[2] == Fault.NONE
+    source = find_sources([saved(tmp_path / "in.parquet", table(**changes))])[0]
+    (batch,) = get_format("parquet").read(source, Columns())
+    assert batch.fault[1] == fault
+    assert batch.fault[2] == Fault.NONE
     with pytest.raises(PointError, match=r"in\.parquet, row [12]: "):
-        load([str(source.path)], Columns())
+        load_rows([str(source.path)], Columns())
 
 
 def test_what_is_no_parquet_is_said_to_be_none(tmp_path: Path) -> None:
@@ -154,7 +156,7 @@ def test_what_is_no_parquet_is_said_to_be_none(tmp_path: Path) -> None:
 
 def _words_of_loading(path: Path) -> str:
     try:
-        load([str(path)], Columns(), drop_bad=True)
+        load_rows([str(path)], Columns(), drop_bad=True)
     except hereish.HereishError as wrong:
         return f"{wrong!r} {wrong.__cause__!r} {wrong.__context__!r}"
     return ""
@@ -163,24 +165,24 @@ def _words_of_loading(path: Path) -> str:
 def test_an_empty_table_is_said_to_be_empty(tmp_path: Path) -> None:
     path = saved(tmp_path / "in.parquet", table().slice(0, 0))
     with pytest.raises(PointError, match="it has no rows"):
-        load([path], Columns())
+        load_rows([path], Columns())
 
 
 def test_columns_that_are_not_there_or_of_the_wrong_kind_are_named(tmp_path: Path) -> None:
     path = saved(tmp_path / "in.parquet", table().rename_columns(list("abcdef")))
     with pytest.raises(ParameterError, match=r"in\.parquet: no column is called time.*--time"):
-        load([path], Columns())
+        load_rows([path], Columns())
     for columns, words in (
         (Columns(user="nobody"), "no column 'nobody'; found 'user'"),
-        (Columns(lat="trace"), "'trace' is asked for twice"),
+        (Columns(lat="trace"), "'trace', 'lon' must differ"),
         (Columns(keep=("height",)), "no column 'height' to keep"),
         (Columns(user="speed"), "must hold texts or whole numbers"),
     ):
         with pytest.raises(ParameterError, match=words):
-            load([saved(tmp_path / "in.parquet", table())], columns)
+            load_rows([saved(tmp_path / "in.parquet", table())], columns)
     texts = table(lat=pa.array(["60", "60", "60"]))
     with pytest.raises(ParameterError, match="must hold numbers"):
-        load([saved(tmp_path / "in.parquet", texts)], Columns())
+        load_rows([saved(tmp_path / "in.parquet", texts)], Columns())
 
 
 # GeoParquet
@@ -205,7 +207,7 @@ def test_geoparquet_is_read_by_geopandas_and_pyarrow(tmp_path: Path) -> None:
     described = json.loads(pq.read_metadata(out).metadata[b"geo"])["columns"]["geometry"]
     assert described["bbox"] == frame.total_bounds.tolist()
     assert described["geometry_types"] == ["Point"]
-    again = load([str(out)], Columns())
+    again = load_rows([str(out)], Columns())
     assert again.lat.tolist() == frame.geometry.y.tolist()
     assert again.lon.tolist() == frame.geometry.x.tolist()
 
@@ -220,7 +222,7 @@ def test_any_format_can_become_geoparquet(tmp_path: Path) -> None:
 
 def test_another_coordinate_system_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match=r"not in WGS84.*to_crs"):
-        load([geo(tmp_path / "in.parquet", "EPSG:3067")], Columns())
+        load_rows([geo(tmp_path / "in.parquet", "EPSG:3067")], Columns())
 
 
 def test_points_in_every_binary_form_are_read() -> None:
@@ -232,19 +234,19 @@ def test_points_in_every_binary_form_are_read() -> None:
         shapely.to_wkb(shapely.Point(24.9, 60.2, 7.0), output_dimension=3),
         shapely.to_wkb(shapely.Point(24.9, 60.2, 7.0), output_dimension=3, flavor="iso"),
     ]
-    lat, lon = points(forms)
+    lat, lon = decode_points(forms)
     assert lat.tolist() == [60.2] * len(forms)
     assert lon.tolist() == [24.9] * len(forms)
     line = shapely.to_wkb(shapely.LineString([(0, 0), (1, 1)]))
-    assert np.isnan(points([line, None, b"", b"\x01", forms[0][:12]])[0]).all()
+    assert np.isnan(decode_points([line, None, b"", b"\x01", forms[0][:12]])[0]).all()
 
 
 def test_the_promise_can_be_read_back(tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
     sanitize_files([saved(tmp_path / "in.parquet", table())], out, M)
-    promise = promise_of(str(out))
-    assert promise is not None
-    assert promise.guarantee == M.guarantee_for_each("user")
-    assert (promise.window, promise.time_zone) == ("day", "Europe/Helsinki")
-    assert promise.eps_per_m == M.privacy.eps_per_m
-    assert promise_of(saved(tmp_path / "in.parquet", table())) is None
+    guarantee = read_guarantee(str(out))
+    assert guarantee is not None
+    assert guarantee.statement == M.guarantee_for_each("user")
+    assert (guarantee.window, guarantee.time_zone) == ("day", "Europe/Helsinki")
+    assert guarantee.eps_per_m == M.privacy.eps_per_m
+    assert read_guarantee(saved(tmp_path / "in.parquet", table())) is None

@@ -1,12 +1,12 @@
-"""The smallest box around released points, for the metadata of the formats that have one."""
+"""The bounding box of released points, for formats whose metadata have one."""
 
 from __future__ import annotations
 
 from hereish.core.types import Floats
 
 
-class Box:
-    """Grows around the points that it is given."""
+class BoundingBox:
+    """The bounding box of the points that were added."""
 
     def __init__(self) -> None:
         self.sides: tuple[float, float, float, float] | None = None  # west, south, east, north

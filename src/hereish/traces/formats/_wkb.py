@@ -1,4 +1,4 @@
-"""Points in GeoParquet: well-known binary, and what the file says about its geometry."""
+"""Points in GeoParquet: well-known binary (WKB), and the metadata of the geometry column."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from hereish.core.types import Floats
 from hereish.errors import ParameterError
-from hereish.traces.formats._bbox import Box
+from hereish.traces.formats._bbox import BoundingBox
 
 GEOMETRY = "geometry"
 _SRID, _Z, _M = 0x20000000, 0x80000000, 0x40000000  # flags of the extended form
@@ -32,7 +32,7 @@ def geometry_column(metadata: Mapping[bytes, bytes], names: Sequence[str]) -> st
     except (ValueError, TypeError, KeyError, AttributeError):
         raise ParameterError("its GeoParquet metadata cannot be read") from None
     if name not in names:
-        raise ParameterError(f"its metadata speaks of a column {name!r} that is not there")
+        raise ParameterError(f"its metadata name a column {name!r} that is not there")
     if encoding != "WKB":
         raise ParameterError(f"its geometry is encoded as {encoding!r}; only WKB is read")
     if not _is_wgs84(crs):
@@ -53,18 +53,18 @@ def _is_wgs84(crs: Any) -> bool:
     return bool(crs == "OGC:CRS84")
 
 
-def points(values: Sequence[bytes | None]) -> tuple[Floats, Floats]:
+def decode_points(values: Sequence[bytes | None]) -> tuple[Floats, Floats]:
     """Latitudes and longitudes; NaN where there is no point."""
     size = _POINT.itemsize
     if all(value is not None and len(value) == size for value in values):
         table = np.frombuffer(b"".join(values), dtype=_POINT)  # type: ignore[arg-type]  # no None
         if ((table["order"] == 1) & (table["type"] == 1)).all():
             return table["y"].copy(), table["x"].copy()
-    pairs = np.array([_point(value) for value in values], dtype=np.float64).reshape(-1, 2)
+    pairs = np.array([_decode_point(value) for value in values], dtype=np.float64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
 
 
-def _point(value: bytes | None) -> tuple[float, float]:
+def _decode_point(value: bytes | None) -> tuple[float, float]:
     try:
         order = "<" if value and value[0] else ">"
         (kind,) = struct.unpack_from(order + "I", value or b"", 1)
@@ -77,7 +77,7 @@ def _point(value: bytes | None) -> tuple[float, float]:
     return y, x
 
 
-def column(lat: Floats, lon: Floats) -> Any:
+def encode_points(lat: Floats, lon: Floats) -> Any:
     """Points as an Arrow column."""
     import pyarrow as pa
 
@@ -88,9 +88,9 @@ def column(lat: Floats, lon: Floats) -> Any:
     return pa.Array.from_buffers(pa.binary(), len(lat), buffers)
 
 
-def description(name: str, box: Box) -> dict[str, Any]:
+def describe(name: str, bbox: BoundingBox) -> dict[str, Any]:
     """The metadata of a GeoParquet file: coordinates are in the default, OGC:CRS84."""
     about: dict[str, Any] = {"encoding": "WKB", "geometry_types": ["Point"]}
-    if box.sides is not None:
-        about["bbox"] = list(box.sides)
+    if bbox.sides is not None:
+        about["bbox"] = list(bbox.sides)
     return {"version": "1.1.0", "primary_column": name, "columns": {name: about}}

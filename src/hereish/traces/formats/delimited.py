@@ -1,4 +1,4 @@
-"""CSV: a header line, then a row a line, between commas, semicolons or tabs."""
+"""CSV: a header line, then one row per line, separated by commas, semicolons or tabs."""
 
 from __future__ import annotations
 
@@ -12,71 +12,68 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hereish.errors import ParameterError
-from hereish.traces.discovery import Source
-from hereish.traces.formats import _text
-from hereish.traces.formats._times import iso
-from hereish.traces.table import (
-    KINDS,
-    Columns,
-    Layout,
-    Piece,
-    Promise,
-    Released,
-    Unreadable,
-    listed,
+from hereish.traces.columns import Columns, Layout
+from hereish.traces.faults import UnreadableFileError
+from hereish.traces.formats._bytes import SourceBytes
+from hereish.traces.formats._text import (
+    FieldPositions,
+    batches_of_fields,
+    parse_number,
+    read_lines,
 )
-from hereish.traces.table import Writer as Writing
+from hereish.traces.formats._times import format_utc
+from hereish.traces.formats.base import Format, Source, Writer
+from hereish.traces.guarantee import GuaranteeMetadata
+from hereish.traces.table import ReleasedRows, RowBatch
 
-ROLES = ("user", "trace", "time", "lat", "lon")
-DELIMITERS = ",;\t"  # the first is meant where the header does not tell
+DELIMITERS = ",;\t"  # the first is taken where the header has none of them
 _WRITE_ROWS = 1 << 14
-# Names of columns are told in errors. What looks like a place is not a name: 60.17N, 60°, 24938400.
+# Errors list column names. What looks like a coordinate is not a name: 60.17N, 60°, 24938400.
 _PLACE = re.compile(r"\d[.,]\d\d|\d\s*°|\d{5}")
 
 
-def read(source: Source, columns: Columns) -> Iterator[Piece]:
+def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
     """The rows of a CSV file in UTF-8 with a header; its times are ISO 8601 or Unix times."""
-    with _text.opened(source) as (file, done):
-        texts = _text.lines(file)
-        head = _head(texts)
+    with SourceBytes(source) as file:
+        lines = read_lines(file)
+        head = _read_head(lines)
         reader = csv.reader(
-            itertools.chain(head, texts), delimiter=_delimiter(head[-1]), strict=True
+            itertools.chain(head, lines), delimiter=_guess_delimiter(head[-1]), strict=True
         )
-        names = _names(reader)
-        fields, layout = _found(columns, names)
-        rows = _rows(reader, fields.width)
-        none = "it has a header and no rows"
-        yield from _text.pieces(rows, fields, columns.zone, layout, done, none)
+        fields, layout = _find_columns(columns, _read_names(reader))
+        rows = _read_rows(reader, fields.width)
+        if_empty = "it has a header and no rows"
+        yield from batches_of_fields(rows, fields, columns.zone, layout, file.done, if_empty)
 
 
-def _head(texts: Iterator[str]) -> list[str]:
+def _read_head(lines: Iterator[str]) -> list[str]:
     """The lines up to the first that is not blank."""
     head: list[str] = []
-    for text in texts:
-        head.append(text)
-        if text.strip():
+    for line in lines:
+        head.append(line)
+        if line.strip():
             return head
-    raise Unreadable("it is empty")
+    raise UnreadableFileError("it is empty")
 
 
-def _delimiter(header: str) -> str:
+def _guess_delimiter(header: str) -> str:
     return max(DELIMITERS, key=header.count)
 
 
-def _names(reader: Any) -> list[str]:
-    for _, row in _records(reader):
+def _read_names(reader: Any) -> list[str]:
+    for _, row in _read_records(reader):
         if row and (len(row) > 1 or row[0].strip()):
             names = [name.strip() for name in row]
-            if any(_text.number(name) is not None or _PLACE.search(name) for name in names):
-                raise Unreadable(
+            if any(parse_number(name) is not None or _PLACE.search(name) for name in names):
+                raise UnreadableFileError(
                     "it has numbers, so it is no header; add a line with the names of the columns",
                     reader.line_num,
                 )
             return names
-    raise Unreadable("it is empty")
+    raise UnreadableFileError("it is empty")
 
 
-def _records(reader: Any) -> Iterator[tuple[int, list[str]]]:
+def _read_records(reader: Any) -> Iterator[tuple[int, list[str]]]:
     """The rows of a reader and the line before each."""
     before: int = reader.line_num
     try:
@@ -87,46 +84,39 @@ def _records(reader: Any) -> Iterator[tuple[int, list[str]]]:
         pass
     else:
         return
-    raise Unreadable("its quotes do not fit, or one of its fields is far too long", before + 1)
+    raise UnreadableFileError(
+        "its quotes do not fit, or one of its fields is far too long", before + 1
+    )
 
 
-def _rows(reader: Any, width: int) -> Iterator[tuple[int, list[str]]]:
+def _read_rows(reader: Any, width: int) -> Iterator[tuple[int, list[str]]]:
     """The rows that are not blank and their lines."""
-    for before, row in _records(reader):
+    for before, row in _read_records(reader):
         line = reader.line_num
         if len(row) != width:
-            if line > before + 1:  # a quote has swallowed rows, who knows how many
-                raise Unreadable("its quotes do not fit", before + 1)
+            if line > before + 1:  # a quote spans rows, and nobody knows how many
+                raise UnreadableFileError("its quotes do not fit", before + 1)
             if not row or (len(row) == 1 and not row[0].strip()):
                 continue
         yield line, row
 
 
-def _found(columns: Columns, names: Sequence[str]) -> tuple[_text.Fields, Layout]:
-    different = list(dict.fromkeys(names))
-    found = {role: columns.find(role, different) for role in ("user", "trace")}
-    found |= {role: columns.need(role, different) for role in ("time", "lat", "lon")}
-    roles: dict[str, Any] = {role: name for role, name in found.items() if name is not None}
-    for name in columns.keep:
-        if name not in names:
-            raise ParameterError(f"there is no column {name!r} to keep; found {listed(names)}")
-    wanted = [*roles.values(), *columns.keep]
-    if len(set(wanted)) < len(wanted):
-        raise ParameterError(f"the columns {', '.join(map(repr, wanted))} must differ")
-    for name in wanted:
-        if names.count(name) > 1:
-            raise ParameterError(f"which is it? {names.count(name)} columns are called {name!r}")
-    places = {role: names.index(name) for role, name in roles.items()}
+def _find_columns(columns: Columns, names: Sequence[str]) -> tuple[FieldPositions, Layout]:
+    roles: dict[str, Any] = columns.find_all(names, required=("time", "lat", "lon"))
+    positions = {role: names.index(name) for role, name in roles.items()}
     keep = {name: names.index(name) for name in columns.keep}
-    return _text.Fields(width=len(names), keep=keep, **places), Layout(**roles)
+    return FieldPositions(width=len(names), keep=keep, **positions), Layout(**roles)
 
 
-def writer(file: BinaryIO, layout: Layout, promise: Promise) -> Writing:
-    """A CSV file in UTF-8, its times in UTC. It has no place for the promise."""
-    return _Writer(file, layout)
+def open_writer(file: BinaryIO, layout: Layout, guarantee: GuaranteeMetadata) -> Writer:
+    """A CSV file in UTF-8, its times in UTC. It has no place for the guarantee."""
+    return _CsvWriter(file, layout)
 
 
-class _Lines:
+FORMAT = Format(name="csv", extensions=(".csv",), read=read, open_writer=open_writer, sidecar=True)
+
+
+class _LineBuffer:
     """Takes the rows of a csv.writer, which quotes a lone \r only if lines end in one."""
 
     def __init__(self) -> None:
@@ -136,60 +126,60 @@ class _Lines:
         self.lines.append(text.removesuffix("\r\n"))
 
 
-class _Writer:
+class _CsvWriter(Writer):
     def __init__(self, file: BinaryIO, layout: Layout) -> None:
         self._file = file
         self._layout = layout
         self._names: list[str] | None = None  # of the columns, once the first rows are known
 
-    def write(self, rows: Released) -> None:
+    def write(self, rows: ReleasedRows) -> None:
         columns = self._columns(rows)
         if self._names is None:
-            self._begin(list(columns))
+            self._write_header(list(columns))
         absent = [""] * len(rows)
         values = [columns.get(name, absent) for name in self._names or ()]
         records = zip(*values, strict=True)
         while block := list(itertools.islice(records, _WRITE_ROWS)):
-            self._put(block)
+            self._write_records(block)
 
     def finish(self) -> None:
         if self._names is None:
             layout = self._layout
-            self._begin([layout.time, layout.lat, layout.lon, "kind", "cost"])
+            self._write_header([layout.time, layout.lat, layout.lon, "kind", "cost"])
         self._file.flush()
 
-    def _columns(self, rows: Released) -> dict[str, Sequence[Any]]:
+    def _columns(self, rows: ReleasedRows) -> dict[str, Sequence[Any]]:
         layout = self._layout
         columns: dict[str, Sequence[Any]] = {}
         if rows.user is not None:
             columns[layout.user] = rows.user.values()
         if rows.trace is not None:
             columns[layout.trace] = rows.trace.values()
-        columns[layout.time] = iso(rows.at_us)
+        columns[layout.time] = format_utc(rows.at_us)
         columns[layout.lat] = rows.lat.tolist()
         columns[layout.lon] = rows.lon.tolist()
-        columns["kind"] = [KINDS[kind] for kind in rows.kind.tolist()]
+        columns["kind"] = rows.kind_names()
         columns["cost"] = rows.cost.tolist()
         for name, column in rows.kept.items():
-            if name in columns:  # never the true values of a column in place of the released
+            if name in columns:  # never a true column in place of a released one
                 raise ParameterError(f"a column that is kept cannot be called {name!r}")
-            columns[name] = _plain(column)
+            columns[name] = _writable(column)
         return columns
 
-    def _begin(self, names: list[str]) -> None:
+    def _write_header(self, names: list[str]) -> None:
         self._names = names
-        self._put([names])
+        self._write_records([names])
 
-    def _put(self, records: Sequence[Sequence[Any]]) -> None:
-        taken = _Lines()
-        csv.writer(taken, lineterminator="\r\n").writerows(records)
-        text = "\n".join(taken.lines) + "\n"
-        # Ids from JSON may be text that UTF-8 cannot say.
+    def _write_records(self, records: Sequence[Sequence[Any]]) -> None:
+        buffer = _LineBuffer()
+        csv.writer(buffer, lineterminator="\r\n").writerows(records)
+        text = "\n".join(buffer.lines) + "\n"
+        # Ids from JSON may be texts that UTF-8 cannot encode.
         self._file.write(text.encode(errors="backslashreplace"))
 
 
-def _plain(column: NDArray[Any]) -> list[Any]:
-    """Values that are written as they read; a list of times would be numbers."""
+def _writable(column: NDArray[Any]) -> list[Any]:
+    """The values as Python objects; times as texts, since a list of them would be numbers."""
     values: list[Any] = (
         np.datetime_as_string(column) if column.dtype.kind == "M" else column
     ).tolist()

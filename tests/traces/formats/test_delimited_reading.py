@@ -1,10 +1,10 @@
+"""CSV files are read: columns, times, numbers, faults, and what is not a table."""
+
 from __future__ import annotations
 
 import gzip
-import io
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -12,75 +12,27 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from hereish.errors import HereishError, ParameterError
-from hereish.traces.discovery import Source
+from hereish.errors import ParameterError
+from hereish.traces.columns import Columns, Layout
+from hereish.traces.faults import Fault, UnreadableFileError
 from hereish.traces.formats import _text, delimited
-from hereish.traces.formats._times import Clock
-from hereish.traces.table import (
-    Columns,
-    Fault,
-    Ids,
-    Layout,
-    Piece,
-    Promise,
-    Released,
-    Unreadable,
+from hereish.traces.formats._times import TimeParser
+from hereish.traces.formats.base import Source
+from tests.support.csv_samples import (
+    HEADER,
+    QUICK,
+    ROW,
+    csv_of,
+    error,
+    one,
+    read,
+    released,
+    written,
 )
 from tests.support.paths import DATA
-
-PROMISE = Promise("eps for each user and day")
-QUICK = settings(derandomize=True, deadline=None, max_examples=200)
-HEADER = "user,time,lat,lon\n"
-ROW = "anna,2024-05-01T08:00:00Z,60.17,24.94\n"
-
-
-def read(path: Path, **columns: Any) -> list[Piece]:
-    return list(delimited.read(Source(path, "csv", Path(path.name)), Columns(**columns)))
-
-
-def written(folder: Path, content: str | bytes, name: str = "in.csv") -> Path:
-    path = folder / name
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
-def one(folder: Path, content: str | bytes, **columns: Any) -> Piece:
-    (piece,) = read(written(folder, content), **columns)
-    return piece
-
-
-def error(folder: Path, content: str | bytes, **columns: Any) -> HereishError:
-    with pytest.raises(HereishError) as caught:
-        one(folder, content, **columns)
-    return caught.value
-
-
-def released(piece: Piece, **changes: Any) -> Released:
-    count = len(piece)
-    fields: dict[str, Any] = {
-        "kind": np.zeros(count, dtype=np.uint8),
-        "cost": np.full(count, 0.001),
-        "user": piece.user,
-        "trace": piece.trace,
-        "kept": piece.kept,
-    }
-    return Released(piece.at_us, piece.lat, piece.lon, **(fields | changes))
-
-
-def csv_of(rows: Sequence[Released], layout: Layout | None = None) -> bytes:
-    file = io.BytesIO()
-    writer = delimited.writer(file, layout or Layout(), PROMISE)
-    for some in rows:
-        writer.write(some)
-    writer.finish()
-    assert not file.closed
-    return file.getvalue()
-
-
-# Reading.
 
 
 def test_the_real_window_is_read_as_pandas_reads_it_and_comes_back(tmp_path: Path) -> None:
@@ -88,23 +40,23 @@ def test_the_real_window_is_read_as_pandas_reads_it_and_comes_back(tmp_path: Pat
     if not path.is_file():
         pytest.skip(f"needs {path.name}, which is not ours to ship")
     frame = pd.read_csv(path, dtype={"id": str}, parse_dates=["t"])
-    (piece,) = read(path, user="id")
-    assert len(piece) == len(frame) == gzip.decompress(path.read_bytes()).count(b"\n") - 1
-    assert not piece.fault.any()
-    assert piece.user is not None
-    assert piece.trace is None
-    assert piece.user.values() == frame["id"].tolist()
-    assert np.array_equal(piece.at_us, frame["t"].to_numpy("datetime64[us]").astype(np.int64))
-    assert np.array_equal(piece.lat, frame["lat"])
-    assert np.array_equal(piece.lon, frame["lon"])
-    assert np.array_equal(piece.line, np.arange(len(frame)) + 2)
-    assert (piece.layout.user, piece.layout.time, piece.layout.lat) == ("id", "t", "lat")
-    assert piece.done == 1.0
-    again = one(tmp_path, csv_of([released(piece)], piece.layout), user="id")
+    (batch,) = read(path, user="id")
+    assert len(batch) == len(frame) == gzip.decompress(path.read_bytes()).count(b"\n") - 1
+    assert not batch.fault.any()
+    assert batch.user is not None
+    assert batch.trace is None
+    assert batch.user.values() == frame["id"].tolist()
+    assert np.array_equal(batch.at_us, frame["t"].to_numpy("datetime64[us]").astype(np.int64))
+    assert np.array_equal(batch.lat, frame["lat"])
+    assert np.array_equal(batch.lon, frame["lon"])
+    assert np.array_equal(batch.line, np.arange(len(frame)) + 2)
+    assert (batch.layout.user, batch.layout.time, batch.layout.lat) == ("id", "t", "lat")
+    assert batch.done == 1.0
+    again = one(tmp_path, csv_of([released(batch)], batch.layout), user="id")
     assert again.user is not None
-    assert again.user.values() == piece.user.values()
+    assert again.user.values() == batch.user.values()
     for name in ("at_us", "lat", "lon"):
-        assert np.array_equal(getattr(again, name), getattr(piece, name))
+        assert np.array_equal(getattr(again, name), getattr(batch, name))
 
 
 @pytest.mark.parametrize(
@@ -137,22 +89,22 @@ def test_the_real_window_is_read_as_pandas_reads_it_and_comes_back(tmp_path: Pat
 def test_a_bad_row_has_its_fault_and_its_line_and_the_others_stay(
     tmp_path: Path, row: str, fault: Fault
 ) -> None:
-    piece = one(tmp_path, HEADER + ROW + row + "\n" + ROW)
-    assert piece.fault.tolist() == [Fault.NONE, fault, Fault.NONE]
-    assert piece.line.tolist() == [2, 3, 4]
-    assert piece.lat[[0, 2]].tolist() == [60.17, 60.17]
-    assert piece.lon[[0, 2]].tolist() == [24.94, 24.94]
+    batch = one(tmp_path, HEADER + ROW + row + "\n" + ROW)
+    assert batch.fault.tolist() == [Fault.NONE, fault, Fault.NONE]
+    assert batch.line.tolist() == [2, 3, 4]
+    assert batch.lat[[0, 2]].tolist() == [60.17, 60.17]
+    assert batch.lon[[0, 2]].tolist() == [24.94, 24.94]
 
 
 def test_lines_are_counted_as_an_editor_does(tmp_path: Path) -> None:
     noted = '"two\nlines",2024-05-01T08:00:00Z,60.17,24.94\n'
     text = "\n\n" + HEADER + "\n" + ROW + noted + "   \n\n" + ROW
     for end in ("\n", "\r\n", "\r"):
-        piece = one(tmp_path, text.replace("\n", end))
-        assert piece.line.tolist() == [5, 7, 10]
-        assert not piece.fault.any()
-        assert piece.user is not None
-        assert piece.user.values() == ["anna", f"two{end}lines", "anna"]
+        batch = one(tmp_path, text.replace("\n", end))
+        assert batch.line.tolist() == [5, 7, 10]
+        assert not batch.fault.any()
+        assert batch.user is not None
+        assert batch.user.values() == ["anna", f"two{end}lines", "anna"]
 
 
 def test_times_are_iso_or_unix_and_naive_ones_are_of_the_zone_given(tmp_path: Path) -> None:
@@ -193,19 +145,20 @@ STAMPS = st.sampled_from(
     st.sampled_from([None, ZoneInfo("Europe/Helsinki")]),
     st.integers(1, 4),
 )
-def test_many_times_at_once_are_what_the_clock_says_one_by_one(
+def test_many_times_at_once_are_parsed_as_one_by_one(
     texts: list[str], zone: ZoneInfo | None, each: int
 ) -> None:
     texts = [text for text in texts for _ in range(each)]
-    clock, blocks = Clock(zone), Clock(zone)
-    wanted = [clock.read(text) for text in texts]
+    single, blocks = TimeParser(zone), TimeParser(zone)
+    wanted = [single.parse(text) for text in texts]
     settled = np.array([time if isinstance(time, Fault) else 0 for time in wanted], dtype=np.uint8)
-    clock.settle(settled)
+    single.mark_missing_offsets(settled)
     blocks_of = [texts[begin : begin + each] for begin in range(0, len(texts), each)]
     at_us, fault = map(
-        np.concatenate, zip(*(_text._times(block, blocks) for block in blocks_of), strict=True)
+        np.concatenate,
+        zip(*(_text._parse_times(block, blocks) for block in blocks_of), strict=True),
     )
-    blocks.settle(fault)
+    blocks.mark_missing_offsets(fault)
     assert fault.tolist() == settled.tolist()
     assert at_us[fault == 0].tolist() == [
         time for time, wrong in zip(wanted, settled.tolist(), strict=True) if not wrong
@@ -215,30 +168,30 @@ def test_many_times_at_once_are_what_the_clock_says_one_by_one(
 @QUICK
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_number_is_read_as_it_was_written(value: float) -> None:
-    assert _text.number(repr(value)) == value
-    assert _text.number(f" {value!r}\t") == value
+    assert _text.parse_number(repr(value)) == value
+    assert _text.parse_number(f" {value!r}\t") == value
 
 
 @QUICK
 @given(st.lists(st.one_of(st.text("0123456789._-+eEnaif x٣", max_size=6), st.just("1.5"))))
 def test_many_numbers_at_once_are_those_of_one_by_one(texts: list[str]) -> None:
-    wanted = [_text.number(text) for text in texts]
-    found = _text._numbers(texts).tolist()
+    wanted = [_text.parse_number(text) for text in texts]
+    found = _text._parse_numbers(texts).tolist()
     assert [None if value != value else value for value in found] == wanted
-    assert all(set(text) <= set("0123456789.-+eE ") for text in texts if _text.number(text))
+    assert all(set(text) <= set("0123456789.-+eE ") for text in texts if _text.parse_number(text))
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 def test_the_delimiter_is_told_by_the_header(tmp_path: Path, delimiter: str) -> None:
     text = HEADER.replace(",", delimiter) + ROW.replace(",", delimiter)
-    piece = one(tmp_path, text)
-    assert not piece.fault.any()
-    assert piece.lat.tolist() == [60.17]
+    batch = one(tmp_path, text)
+    assert not batch.fault.any()
+    assert batch.lat.tolist() == [60.17]
 
 
 def test_decimal_commas_are_not_guessed_at(tmp_path: Path) -> None:
-    piece = one(tmp_path, "time;lat;lon\n2024-05-01;60,17;24.94\n2024-05-01;60.17;24,94\n")
-    assert piece.fault.tolist() == [Fault.LAT, Fault.LON]
+    batch = one(tmp_path, "time;lat;lon\n2024-05-01;60,17;24.94\n2024-05-01;60.17;24,94\n")
+    assert batch.fault.tolist() == [Fault.LAT, Fault.LON]
 
 
 def test_columns_are_found_in_any_order_and_the_rest_stays_behind(tmp_path: Path) -> None:
@@ -247,17 +200,17 @@ def test_columns_are_found_in_any_order_and_the_rest_stays_behind(tmp_path: Path
         "3,24.94,home,60.17,2024-05-01,anna,\n"
         '4,24.95,"a, b",60.18,2024-05-02,ben,7\n'
     )
-    piece = one(tmp_path, text, user="who", time="when", keep=("note",))
-    assert piece.layout == Layout("who", "Trip", "when", "Latitude", "Longitude")
-    assert piece.user is not None
-    assert piece.trace is not None
-    assert piece.user.values() == ["anna", "ben"]
-    assert piece.trace.values() == ["", "7"]
-    assert {name: column.tolist() for name, column in piece.kept.items()} == {
+    batch = one(tmp_path, text, user="who", time="when", keep=("note",))
+    assert batch.layout == Layout("who", "Trip", "when", "Latitude", "Longitude")
+    assert batch.user is not None
+    assert batch.trace is not None
+    assert batch.user.values() == ["anna", "ben"]
+    assert batch.trace.values() == ["", "7"]
+    assert {name: column.tolist() for name, column in batch.kept.items()} == {
         "note": ["home", "a, b"]
     }
-    assert piece.lat.tolist() == [60.17, 60.18]
-    assert piece.lon.tolist() == [24.94, 24.95]
+    assert batch.lat.tolist() == [60.17, 60.18]
+    assert batch.lon.tolist() == [24.94, 24.95]
     assert one(tmp_path, "t,lat,lon\n2024-05-01,1,2\n").user is None
 
 
@@ -297,7 +250,7 @@ def test_columns_that_cannot_be_told_are_an_error(
 )
 def test_a_first_row_of_data_is_never_taken_for_names(tmp_path: Path, first: str) -> None:
     wrong = error(tmp_path, f"{first}\n{first}\n")
-    assert isinstance(wrong, Unreadable)
+    assert isinstance(wrong, UnreadableFileError)
     assert wrong.line == 1
     assert "header" in str(wrong)
     assert "12345" not in str(wrong)
@@ -305,8 +258,8 @@ def test_a_first_row_of_data_is_never_taken_for_names(tmp_path: Path, first: str
 
 def test_names_with_a_few_digits_are_names(tmp_path: Path) -> None:
     text = "PM2.5,lat_wgs84,epsg4326_x,t\n3,1,2,2024-05-01\n"
-    piece = one(tmp_path, text, lat="lat_wgs84", lon="epsg4326_x")
-    assert (piece.lat.tolist(), piece.lon.tolist()) == ([1.0], [2.0])
+    batch = one(tmp_path, text, lat="lat_wgs84", lon="epsg4326_x")
+    assert (batch.lat.tolist(), batch.lon.tolist()) == ([1.0], [2.0])
 
 
 @pytest.mark.parametrize(
@@ -333,16 +286,16 @@ def test_what_is_no_table_is_said_with_its_line(
     tmp_path: Path, content: bytes, words: str, line: int | None
 ) -> None:
     wrong = error(tmp_path, content)
-    assert isinstance(wrong, Unreadable)
+    assert isinstance(wrong, UnreadableFileError)
     assert words in str(wrong)
     assert wrong.line == line
 
 
 def test_rows_before_the_break_are_handed_on(tmp_path: Path) -> None:
     path = written(tmp_path, (HEADER + ROW * 5).encode() + b"\xff\n" + ROW.encode())
-    found = delimited.read(Source(path, "csv", path), Columns())
+    found = delimited.read(Source(path, delimited.FORMAT, path), Columns())
     assert len(next(found)) == 5
-    with pytest.raises(Unreadable, match="line 7"):
+    with pytest.raises(UnreadableFileError, match="line 7"):
         next(found)
 
 
@@ -355,7 +308,7 @@ def test_a_damaged_gzip_file_is_unreadable(tmp_path: Path) -> None:
     rows = "".join(f"u,2024-05-01,{x:.6f},{x:.6f}\n" for x in rng.random(60_000))
     packed = gzip.compress((HEADER + rows).encode())
     for wrong in (packed[: len(packed) // 2], packed[:100_000] + b"!!!!" + packed[100_004:], b"?"):
-        with pytest.raises(Unreadable, match="gzip"):
+        with pytest.raises(UnreadableFileError, match="gzip"):
             read(written(tmp_path, wrong, "in.csv.gz"))
     assert sum(map(len, read(written(tmp_path, packed, "in.csv.gz")))) == 60_000
 
@@ -375,7 +328,7 @@ def test_a_file_in_many_pieces_and_chunks_is_the_same_file(
 ) -> None:
     path = written(tmp_path, mixed(50))
     (whole,) = read(path, keep=("note",))
-    monkeypatch.setattr(_text, "PIECE_ROWS", 10)
+    monkeypatch.setattr(_text, "BATCH_ROWS", 10)
     monkeypatch.setattr(_text, "BLOCK_ROWS", 4)
     for chunk in (1, 2, 3, 5, 17, 100, 10_000):
         monkeypatch.setattr(_text, "CHUNK_BYTES", chunk)
@@ -383,8 +336,8 @@ def test_a_file_in_many_pieces_and_chunks_is_the_same_file(
         assert max(map(len, parts)) <= 10
         assert len(parts) > 4
         for name in ("line", "at_us", "lat", "lon", "fault"):
-            joined = np.concatenate([getattr(part, name) for part in parts])
-            assert np.array_equal(joined, getattr(whole, name), equal_nan=True)
+            concat_released = np.concatenate([getattr(part, name) for part in parts])
+            assert np.array_equal(concat_released, getattr(whole, name), equal_nan=True)
         users = [name for part in parts if part.user for name in part.user.values()]
         assert users == (whole.user and whole.user.values())
         notes = np.concatenate([part.kept["note"] for part in parts])
@@ -395,119 +348,25 @@ def test_a_file_in_many_pieces_and_chunks_is_the_same_file(
 
 
 def test_progress_is_told_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_text, "PIECE_ROWS", 1000)
+    monkeypatch.setattr(_text, "BATCH_ROWS", 1000)
     monkeypatch.setattr(_text, "BLOCK_ROWS", 500)
     monkeypatch.setattr(_text, "CHUNK_BYTES", 1000)
-    dones = [piece.done for piece in read(written(tmp_path, HEADER + ROW * 4000))]
+    dones = [batch.done for batch in read(written(tmp_path, HEADER + ROW * 4000))]
     assert dones == pytest.approx([0.25, 0.5, 0.75, 1.0], abs=0.15)
 
 
 def test_standard_input_is_read_without_seeking() -> None:
     program = (
         "from pathlib import Path\n"
-        "from hereish.traces import delimited\n"
-        "from hereish.traces.piece import Columns\n"
-        "from hereish.traces.sources import Source\n"
+        "from hereish.traces.columns import Columns\n"
+        "from hereish.traces.formats import delimited\n"
+        "from hereish.traces.formats.base import Source\n"
         "import sys\n"
-        "(piece,) = delimited.read(Source(None, 'csv', Path('stdin.csv')), Columns())\n"
-        "print(len(piece), piece.fault.sum(), piece.done, sys.stdin.buffer.closed)\n"
+        "source = Source(None, delimited.FORMAT, Path('stdin.csv'))\n"
+        "(batch,) = delimited.read(source, Columns())\n"
+        "print(len(batch), batch.fault.sum(), batch.done, sys.stdin.buffer.closed)\n"
     )
     ran = subprocess.run(  # noqa: S603  # our own program
         [sys.executable, "-c", program], input=(HEADER + ROW * 3).encode(), capture_output=True
     )
     assert (ran.stdout.decode().split(), ran.stderr) == (["3", "0", "0.0", "False"], b"")
-
-
-# Writing.
-
-
-def test_what_is_written_is_plain(tmp_path: Path) -> None:
-    piece = one(
-        tmp_path,
-        "who,trip,t,lat,lon,note,speed\n"
-        'a b,1,2024-05-01T08:00:00Z,60.17,24.94,"x, y",88\n'
-        "=1+1,2,2024-05-01T08:00:00.25Z,-0.1,1e-7,,99\n",
-        user="who",
-        keep=("note",),
-    )
-    kind = np.array([2, 0], dtype=np.uint8)
-    out = csv_of([released(piece, kind=kind, cost=np.array([0.1, 0.0]))], piece.layout)
-    assert out.decode() == (
-        "who,trip,t,lat,lon,kind,cost,note\n"
-        'a b,1,2024-05-01T08:00:00Z,60.17,24.94,untested,0.1,"x, y"\n'
-        "=1+1,2,2024-05-01T08:00:00.25Z,-0.1,1e-07,hard,0.0,\n"
-    )
-
-
-def test_columns_are_those_of_the_first_rows(tmp_path: Path) -> None:
-    piece = one(tmp_path, HEADER + ROW)
-    assert csv_of([]) == b"time,lat,lon,kind,cost\n"
-    alone = csv_of([released(piece, user=None)])
-    assert alone.splitlines()[0] == b"time,lat,lon,kind,cost"
-    lines = csv_of([released(piece), released(piece, user=None)]).decode().splitlines()
-    assert lines == [
-        "user,time,lat,lon,kind,cost",
-        "anna,2024-05-01T08:00:00Z,60.17,24.94,hard,0.001",
-        ",2024-05-01T08:00:00Z,60.17,24.94,hard,0.001",
-    ]
-
-
-def test_kept_values_of_other_kinds_are_written_as_they_read(tmp_path: Path) -> None:
-    piece = one(tmp_path, HEADER + ROW)
-    kept = {
-        "day": np.array(["2024-05-01T01:02:03"], dtype="datetime64[ns]"),
-        "n": np.array([7]),
-        "nothing": np.array([None], dtype=object),
-    }
-    line = csv_of([released(piece, kept=kept)]).decode().splitlines()[1]
-    assert line.endswith("hard,0.001,2024-05-01T01:02:03.000000000,7,")
-
-
-def test_a_kept_column_never_stands_in_for_a_released_one(tmp_path: Path) -> None:
-    piece = one(tmp_path, HEADER + ROW)
-    for name in ("lat", "time", "cost"):
-        with pytest.raises(ParameterError, match=name):
-            csv_of([released(piece, kept={name: piece.lat})])
-
-
-def test_an_id_that_is_no_text_is_written_all_the_same(tmp_path: Path) -> None:
-    piece = one(tmp_path, HEADER + ROW)
-    ids = Ids(np.zeros(1, dtype=np.int64), ["a\ud800"])
-    assert b"a\\ud800," in csv_of([released(piece, user=ids)])
-
-
-IDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(
-    lambda text: text.strip()
-)
-INSTANTS = st.integers(-2_000_000_000_000_000, 4_000_000_000_000_000)
-PLACE = st.floats(-180, 180)
-
-
-@QUICK
-@given(st.lists(st.tuples(IDS, IDS, INSTANTS, PLACE, PLACE, st.text("a,;\"'\r\n\t =")), min_size=1))
-def test_whatever_is_written_is_read_back(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, int, float, float, str]]
-) -> None:
-    users, traces, at_us, lat, lon, notes = zip(*rows, strict=True)
-    count = len(rows)
-    out = Released(
-        np.array(at_us, dtype=np.int64),
-        np.array(lat),
-        np.array(lon),
-        np.zeros(count, dtype=np.uint8),
-        np.ones(count),
-        Ids.of(users),
-        Ids.of(traces),
-        {"note": np.array([*notes, None], dtype=object)[:-1]},
-    )
-    path = written(tmp_path_factory.getbasetemp(), csv_of([out]), "round.csv")
-    (back,) = read(path, keep=("note",))
-    assert not back.fault.any()
-    assert back.user is not None
-    assert back.trace is not None
-    assert back.user.values() == list(users)
-    assert back.trace.values() == list(traces)
-    assert back.at_us.tolist() == list(at_us)
-    assert back.lat.tolist() == list(lat)
-    assert back.lon.tolist() == list(lon)
-    assert back.kept["note"].tolist() == list(notes)

@@ -1,0 +1,99 @@
+"""What a format of trace files is: one `Format` per module of this folder, in the registry.
+
+A reader yields a `RowBatch` at a time, small enough for memory however large the file is. It marks
+rows that cannot be used with a `Fault` and goes on; it raises `UnreadableFileError` where the rest
+of the file cannot be parsed. No message of it repeats a place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TypeAlias, cast
+
+from hereish.errors import ParameterError
+from hereish.traces.columns import Columns, Layout
+from hereish.traces.guarantee import GuaranteeMetadata
+from hereish.traces.table import ReleasedRows, RowBatch
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file to read, or standard input."""
+
+    path: Path | None
+    format: Format
+    below: Path  # its name below the folder it was found in
+    number: int | None = None  # among the sources, from 1; None if it is the only one
+
+    @property
+    def name(self) -> str:
+        return "standard input" if self.path is None else str(self.path)
+
+    @property
+    def size(self) -> int:
+        """In bytes, for progress; 0 if unknown."""
+        return 0 if self.path is None else self.path.stat().st_size
+
+    def open(self) -> BinaryIO:
+        """The bytes of the file, decompressed if its name ends in .gz."""
+        if self.path is None:
+            return sys.stdin.buffer
+        if self.path.suffix == ".gz":
+            return cast("BinaryIO", gzip.open(self.path, "rb"))
+        return self.path.open("rb")
+
+
+class Writer(ABC):
+    """Takes released rows in any number of calls; the file is complete after `finish`."""
+
+    @abstractmethod
+    def write(self, rows: ReleasedRows) -> None: ...
+
+    @abstractmethod
+    def finish(self) -> None: ...
+
+    def abandon(self) -> None:  # noqa: B027  # most writers hold nothing that must be let go of
+        """Instead of `finish`, where the file will be removed: write nothing more to it."""
+
+
+Reader: TypeAlias = Callable[[Source, Columns], Iterator[RowBatch]]
+OpenWriter: TypeAlias = Callable[[BinaryIO, Layout, GuaranteeMetadata], Writer]
+
+
+def _any_file(path: Path) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Format:
+    """All facts about a format. Its functions must be picklable: files are read by processes."""
+
+    name: str  # as --format and --to have it
+    extensions: tuple[str, ...]  # the first is given to the files that are written
+    read: Reader
+    open_writer: OpenWriter
+    # Of the files with its extensions that are found in a folder: which of them are data.
+    is_data_file: Callable[[Path], bool] = _any_file
+    # For formats that are a folder with a file per user or trace: the file's path below it.
+    path_in_folder: Callable[[object | None, object | None], str] | None = None
+    # The guarantee that a file contains. None: it cannot be read back from the file.
+    read_guarantee: Callable[[Source], GuaranteeMetadata | None] | None = None
+    sidecar: bool = False  # the guarantee is written to a file beside it: it has no place for it
+    compressed: bool = False  # it compresses what is in it, so .gz is refused
+    reads_ahead: bool = False  # reading it leaves the interpreter free, so a thread pays off
+    line_word: str = "line"  # what the `line` of a row counts, for error messages
+
+
+@contextlib.contextmanager
+def optional_dependency(subject: str, extra: str) -> Iterator[None]:
+    """Around the import of what only some formats need."""
+    try:
+        yield
+    except ImportError:
+        raise ParameterError(f"{subject} needs more: pip install 'hereish[{extra}]'") from None
