@@ -58,7 +58,7 @@ class Trajectories:
         )
 
 
-Progress = Callable[[int, int, int], None]
+ReadingProgress = Callable[[int, int, int], None]
 
 
 def load(
@@ -67,7 +67,7 @@ def load(
     form: str | None = None,
     *,
     jobs: int = 1,
-    progress: Progress | None = None,
+    progress: ReadingProgress | None = None,
 ) -> Trajectories:
     """Trajectories of files, folders or globs; what cannot be used is left out.
 
@@ -75,7 +75,7 @@ def load(
     """
     sources = find(names, form)
     total, before, points = sum(source.size for source in sources), 0, 0
-    gathered = _Gathered()
+    builder = _Builder()
     checker, tally = Checker(), Tally()
     for source, event in read_all(sources, columns or Columns(), jobs):
         if event is None:
@@ -83,12 +83,12 @@ def load(
         elif isinstance(event, Unreadable):
             unreadable(source, event, True, tally)
         else:
-            gathered.add(usable(source, event, checker.faults(event), True, tally), source.name)
+            builder.add(usable(source, event, checker.faults(event), True, tally), source.name)
             points += len(event)
             if progress is not None:
                 progress(before + round(event.done * source.size), total, points)
     name = Path(names[0]).name.split(".")[0] or "data"
-    return gathered.trajectories(name)
+    return builder.build(name)
 
 
 def synthetic(users: int = 600, seed: int = 1) -> Trajectories:
@@ -97,7 +97,7 @@ def synthetic(users: int = 600, seed: int = 1) -> Trajectories:
     return Trajectories("synthetic", made.at_s, made.points, made.offsets, np.arange(users), users)
 
 
-class _Gathered:
+class _Builder:
     """Pieces of files, until all are there."""
 
     def __init__(self) -> None:
@@ -131,9 +131,9 @@ class _Gathered:
             self._whose.append(who)
         return number
 
-    def trajectories(self, name: str) -> Trajectories:
+    def build(self, name: str) -> Trajectories:
         if not self._columns:
-            raise PointError("there are no points in it that can be used")
+            raise PointError("found no usable point")
         trace, at_s, lat, lon = (np.concatenate(part) for part in zip(*self._columns, strict=True))
         order = np.lexsort((at_s, trace))
         offsets = np.searchsorted(trace[order], np.arange(len(self._whose) + 1))
@@ -142,32 +142,40 @@ class _Gathered:
         return Trajectories(name, at_s[order], points, offsets, whose, len(self._users))
 
 
-def cut_at_silence(given: Trajectories, silent_s: float = SILENT_S) -> Trajectories:
+def cut_at_silence(trajectories: Trajectories, silent_s: float = SILENT_S) -> Trajectories:
     """Each stretch without a silence of the logger as a trajectory of its own."""
-    silent = np.diff(given.at_s) > silent_s
-    silent[given.offsets[1:-1] - 1] = False  # between trajectories there is none
-    offsets = np.union1d(given.offsets, np.flatnonzero(silent) + 1)
-    whose = np.searchsorted(given.offsets, offsets[:-1], side="right") - 1
+    silent = np.diff(trajectories.at_s) > silent_s
+    silent[trajectories.offsets[1:-1] - 1] = False  # between trajectories there is none
+    offsets = np.union1d(trajectories.offsets, np.flatnonzero(silent) + 1)
+    whose = np.searchsorted(trajectories.offsets, offsets[:-1], side="right") - 1
     return Trajectories(
-        given.name, given.at_s, given.points, offsets, given.user[whose], given.users
+        trajectories.name,
+        trajectories.at_s,
+        trajectories.points,
+        offsets,
+        trajectories.user[whose],
+        trajectories.users,
     )
 
 
-def slow(given: Trajectories) -> Bools:
+def label_slow(trajectories: Trajectories) -> Bools:
     """Whether somebody moves slowly in the interval after each fix; False for the last."""
-    apart_m = Sphere().distance(given.points[1:], given.points[:-1])
-    apart_s = np.maximum(np.diff(given.at_s), 1e-9)
+    apart_m = Sphere().distance(trajectories.points[1:], trajectories.points[:-1])
+    apart_s = np.maximum(np.diff(trajectories.at_s), 1e-9)
     label = np.append(apart_m / apart_s * 3.6 < SLOW_KMH, False)
-    label[given.offsets[1:] - 1] = False
+    label[trajectories.offsets[1:] - 1] = False
     return label
 
 
-def of_somebody_on_foot(given: Trajectories) -> tuple[Trajectories, Bools]:
+def select_on_foot(trajectories: Trajectories) -> tuple[Trajectories, Bools]:
     """The trajectories that take part, and whether each of their fixes is slow."""
-    label = slow(given)
-    points = np.diff(given.offsets)
-    lasts_s = given.at_s[given.offsets[1:] - 1] - given.at_s[given.offsets[:-1]]
-    counts = np.add.reduceat(label, given.offsets[:-1])
+    label = label_slow(trajectories)
+    points = np.diff(trajectories.offsets)
+    lasts_s = (
+        trajectories.at_s[trajectories.offsets[1:] - 1]
+        - trajectories.at_s[trajectories.offsets[:-1]]
+    )
+    counts = np.add.reduceat(label, trajectories.offsets[:-1])
     share = counts / np.maximum(points - 1, 1)
     takes_part = (points >= LEAST_POINTS) & (lasts_s >= LEAST_S) & (share >= LEAST_SLOW)
-    return given.take(takes_part), label[np.repeat(takes_part, points)]
+    return trajectories.take(takes_part), label[np.repeat(takes_part, points)]
