@@ -17,11 +17,6 @@ COLUMNS = (
 
 
 @pytest.fixture
-def hereish(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    return Terminal(monkeypatch)
-
-
-@pytest.fixture
 def city(tmp_path: Path, hereish: Terminal) -> Path:
     path = tmp_path / "city.csv"
     assert hereish("sample", "-o", path, "--users", 12, "--points", 500).code == 0
