@@ -107,7 +107,7 @@ def table(results: dict[str, DemoResult]) -> str:
 
 
 def introduction(day: synthetic.Sample) -> str:
-    """What was asked, and what was promised."""
+    """The queries and the promise."""
     return _paragraphs(
         f"{len(day.users)} made-up people, one synthetic day, {len(day.points)} requests to report "
         "where they are.",

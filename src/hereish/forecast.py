@@ -314,7 +314,7 @@ class _ReportSchedule:
             if number not in self._counted and number + 1 not in self._counted:
                 continue
             reports = np.zeros(people, dtype=np.int64)
-            asked = 0
+            due = 0
             for first in range(begin, end, _CHUNK):
                 at_s = self._at_s[first : min(first + _CHUNK, end)]
                 places = synthetic.whereabouts(people, _SEED, self._clock_s(at_s))
@@ -328,13 +328,13 @@ class _ReportSchedule:
                 )
                 released = out.released.reshape(people, -1)
                 reports += released.sum(axis=1)
-                asked += len(at_s)
+                due += len(at_s)
                 run = run if out.run is None else out.run
                 if not released[:, -1].any():
                     break  # nobody has any left
             if number in self._counted:
                 made.append(reports)
-                lasts.append(reports == asked)
+                lasts.append(reports == due)
         return np.concatenate(made), np.concatenate(lasts)
 
     def _clock_s(self, at_s: Floats) -> Floats:

@@ -10,7 +10,7 @@ from tests.support.terminal import Terminal
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("user", "add", "a"), "--accuracy, such as 3km, or --reports"),
+        (("user", "add", "a"), "--accuracy 3km, accuracy_m=3000) or a number of reports"),
         (("user", "add", "a", "--accuracy", "3"), "has no unit"),
         (("user", "add", "a", "--accuracy", "3km", "--time-zone", "Nix"), "IANA name"),
         (("user", "add", "a", "--accuracy", "3km", "--window", "1s"), "at least a minute"),
@@ -20,7 +20,7 @@ from tests.support.terminal import Terminal
         (("forward", "list", "nobody"), "there is no user"),
     ],
 )
-def test_what_is_asked_wrongly_is_answered_clearly(
+def test_a_usage_error_is_explained(
     hereish: Terminal, words: tuple[str, ...], expected: str
 ) -> None:
     done = hereish(*words)

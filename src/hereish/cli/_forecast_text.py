@@ -14,7 +14,7 @@ from hereish.forecast import End, Forecast, Outlook, forecast
 if TYPE_CHECKING:
     from hereish.gateway.ledger.policy import Policy
 
-_LASTING_SHARE = 0.9  # of the made-up days: from here on a budget is said to last
+_LASTING_SHARE = 0.9  # of the made-up days: from here on a budget counts as lasting
 _DAY_S = 86400.0
 _CLOCK_FROM_S = 1800.0  # an end sooner after midnight is given in minutes
 

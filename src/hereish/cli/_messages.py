@@ -1,4 +1,4 @@
-"""Notes and warnings: on standard error, so that standard output stays what was asked for."""
+"""Notes and warnings: on standard error, so that standard output stays the result."""
 
 from __future__ import annotations
 

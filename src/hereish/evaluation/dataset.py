@@ -22,7 +22,7 @@ from hereish.traces.validate import Checker, unreadable, usable
 # Section 6 of the contract: what counts as a trajectory of somebody on foot, at least at times.
 LEAST_POINTS, LEAST_S, LEAST_SLOW = 20, 20 * 60.0, 0.1
 SLOW_KMH = 15.0
-SILENT_S = 600.0  # with `gaps`, a trajectory ends where the logger said nothing for so long
+SILENT_S = 600.0  # with `gaps`, a trajectory ends where the logger recorded nothing for so long
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ def synthetic(users: int = 600, seed: int = 1) -> Trajectories:
 
 
 class _Builder:
-    """Pieces of files, until all are there."""
+    """Puts trajectories together from pieces of files."""
 
     def __init__(self) -> None:
         self._users: dict[str, int] = {}

@@ -47,7 +47,7 @@ class Study:
             raise ParameterError(f"samples must be at least 1, found {self.samples}")
 
     def rng(self, *where: object) -> np.random.Generator:
-        """Randomness of a place in the study: the same wherever and whenever it is asked for."""
+        """The generator of one place in the study, always the same."""
         digest = hashlib.sha256(repr((self.seed, where)).encode()).digest()
         return np.random.default_rng(list(digest))
 

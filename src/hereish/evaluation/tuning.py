@@ -1,7 +1,7 @@
 """The paper's tuning phase: which numbers suit people like these.
 
 Each trial tries an eta, a gamma and a pause, and finds for them how coarse the noise may be so that
-the errors stay below what is asked (or how fine, at a stated rate). Trials see one part of the
+the errors stay below the limits (or how fine, at a stated rate). Trials see one part of the
 users; what is reported is measured on the others.
 """
 
@@ -67,7 +67,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The best settings, and how they and others do for users that were not seen."""
+    """The best settings, and how they and others do for held-out users."""
 
     settings: MechanismSettings
     trials: tuple[Trial, ...]
@@ -79,7 +79,7 @@ class Tuned:
 
     @property
     def within_limits(self) -> bool:
-        """Whether what was asked for holds for users that were not seen."""
+        """Whether the goal is reached for the held-out users."""
         metrics = self.held_out["tuned"].value
         if self.goal.rate is not None:
             return metrics.rate <= self.goal.rate
@@ -163,15 +163,15 @@ def tune(
 def _baselines(goal: Goal, skip: SkipChoice) -> dict[str, MechanismSettings]:
     """What the tuned settings are compared with: others with the same goal."""
     if goal.rate is None:
-        asked = StudySettings(goal.privacy, accuracy_m=goal.p90_m)
+        settings = StudySettings(goal.privacy, accuracy_m=goal.p90_m)
         return {
             "paper": paper_settings(goal.privacy, goal.p90_m, skip),
-            "independent": asked.describe("fixed_utility", "independent"),
+            "independent": settings.describe("fixed_utility", "independent"),
         }
-    asked = StudySettings(goal.privacy, reports=round(1.0 / goal.rate), skip_kmh=SKIP_KMH)
+    settings = StudySettings(goal.privacy, reports=round(1.0 / goal.rate), skip_kmh=SKIP_KMH)
     return {
-        "paper": asked.describe("fixed_rate", skip=skip != "off"),
-        "independent": asked.describe("fixed_rate", "independent"),
+        "paper": settings.describe("fixed_rate", skip=skip != "off"),
+        "independent": settings.describe("fixed_rate", "independent"),
     }
 
 

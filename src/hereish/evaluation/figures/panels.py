@@ -176,20 +176,20 @@ def _add_report_axis(axes: Axes, independent: Sequence[float]) -> None:
     for n in (1, 2, 3, 5, 7, 10, 12, 15, 20, 30, 50, 100, 200, 500, 1000):
         if all(abs(1.0 / n - other) > 0.06 * (high - low) for other in (*ticks, low, high)):
             ticks[1.0 / n] = n
-    shown = {rate: n for rate, n in ticks.items() if rate < high}
+    visible = {rate: n for rate, n in ticks.items() if rate < high}
     beside = axes.secondary_yaxis("right")
-    beside.set_yticks(list(shown), [f"{n} reports" for n in shown.values()], color=GREY)
+    beside.set_yticks(list(visible), [f"{n} reports" for n in visible.values()], color=GREY)
     beside.tick_params(length=3, color=GREY, labelsize=9)
     beside.spines["right"].set_visible(False)
 
 
 def overview_figure(rows: Sequence[Row]) -> Figure | None:
     """What reports cost in all configurations, a panel for each sampling of a data set."""
-    asked = [(manager, skip) for manager in MANAGERS for skip in (False, True)]
+    configured = [(manager, skip) for manager in MANAGERS for skip in (False, True)]
     panels = []
     for sampling in dict.fromkeys(row["sampling"] for row in rows):
         own = [row for row in rows if row["sampling"] == sampling]
-        every = [Curves.of(own, manager, skip) for manager, skip in asked]
+        every = [Curves.of(own, manager, skip) for manager, skip in configured]
         known = [curves for curves in every if curves.known((RATE,))]
         panels += [known] if known else []
     if not panels:
@@ -270,12 +270,12 @@ def _set_up_value_axis(axes: Axes, every: Sequence[Curves], lines: Sequence[Seri
         axes.text(0.98, 0.98, label, transform=axes.transAxes, ha="right", va="top", color=DARK)
 
 
-def _set_up_p_axis(axes: Axes, curves: Curves, shown: Sequence[str] = MECHANISMS) -> None:
+def _set_up_p_axis(axes: Axes, curves: Curves, mechanisms: Sequence[str] = MECHANISMS) -> None:
     """Before anything is drawn: where labels find room depends on the axes."""
     ps = [row["p"] for row in curves.rows["predictive"]]
     if curves.single:
-        axes.set_xticks(range(len(shown)), _SHORT_LABELS[: len(shown)])
-        axes.set_xlim(-0.5, len(shown) - 0.5)
+        axes.set_xticks(range(len(mechanisms)), _SHORT_LABELS[: len(mechanisms)])
+        axes.set_xlim(-0.5, len(mechanisms) - 0.5)
         axes.set_xlabel("p is unknown" if ps[0] is None else f"p = {ps[0]:g}")
     else:
         places = dict(zip(curves.x("predictive").tolist(), ps, strict=True))

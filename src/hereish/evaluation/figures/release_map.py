@@ -98,7 +98,7 @@ def frame_map(axes: Axes, points_km: Floats, margin: float = 1.18) -> float:
 
 def draw_true_places(axes: Axes, true_km: Floats) -> None:
     """The places alone."""
-    axes.scatter(*true_km.T, label="asked", **_TRUE_PLACE)
+    axes.scatter(*true_km.T, label="query", **_TRUE_PLACE)
 
 
 def draw_releases(axes: Axes, trace: ReleasedTrace, unit_km: float) -> None:

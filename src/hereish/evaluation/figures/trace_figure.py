@@ -1,4 +1,4 @@
-"""The figure of one trace: where somebody was, where they asked, and what was released.
+"""The figure of one trace: where somebody was, where they made queries, and what was released.
 
 It shows true positions. That is for whoever may see the data, and for nobody else.
 """
@@ -70,7 +70,7 @@ def choose_trace(
 ) -> TraceView | None:
     """Sample and sanitise all trajectories, and choose one to look at.
 
-    It is chosen by what was asked and how it was answered, never by how good the answers are.
+    It is chosen by its queries and the kinds of their releases, never by how good these are.
     """
     if not len(trajectories):
         return None
