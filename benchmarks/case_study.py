@@ -20,7 +20,7 @@ def case_study() -> list[Result]:
     """One sample of every p and configuration: a tenth of the grid."""
     real = GEOLIFE.exists()
     fixes = dataset.load([str(GEOLIFE)]) if real else dataset.synthetic(users=2000)
-    kept, slow = dataset.of_somebody_on_foot(fixes)
+    kept, slow = dataset.select_on_foot(fixes)
     queries, sampling_s = 0, 0.0
     for p in study.PS:
         begun = time.perf_counter()

@@ -14,11 +14,12 @@ SOURCE = ROOT / "src"
 ORDER = (
     *("hereish.errors", "hereish._former_names", "hereish.core", "hereish"),
     *("hereish.synthetic", "hereish.testing", "hereish.lbs", "hereish.client"),
-    *("hereish.forecast", "hereish.demo", "hereish.traces"),
+    *("hereish.forecast", "hereish.traces"),
     *("hereish.gateway", "hereish.gateway.ledger", "hereish.gateway.observability"),
     *("hereish.gateway.admin", "hereish.gateway.http.protocols"),
     *("hereish.gateway.forwarding", "hereish.gateway.http"),
-    *("hereish.evaluation", "hereish.evaluation.figures", "hereish.viewer", "hereish.cli"),
+    *("hereish.evaluation", "hereish.evaluation.figures", "hereish.demo"),
+    *("hereish.viewer", "hereish.cli"),
 )
 
 

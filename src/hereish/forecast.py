@@ -38,19 +38,19 @@ _CHUNK = 64  # reports between two looks at whether anybody has budget left
 
 
 @dataclass(frozen=True)
-class Telling:
-    """How much the whole budget lets an observer tell two places apart."""
+class Distinguishability:
+    """How well an observer of the whole budget can tell two places apart."""
 
     apart_m: float
     factor: float
     """Whatever is released is at most this many times as likely from one of them."""
     even_odds_become: float
-    """The most sure an observer can be who had thought both equally likely (0.5 to 1)."""
+    """How sure at most an observer can be who had thought both equally likely (0.5 to 1)."""
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """The first plan of a mechanism, in the words of its user. Distances are of fresh noise."""
+    """The first plan of a mechanism, as its user sees it. Distances are of fresh noise."""
 
     eps_per_m: float
     noise_mean_m: float
@@ -62,7 +62,7 @@ class Outlook:
     reports_if_all_are_easy: int | None  # None where easy reports are not tested, or there are none
     reports_of_independent_noise: int
     break_even: float | None
-    tells: tuple[Telling, ...]
+    tells: tuple[Distinguishability, ...]
     covers: str
 
 
@@ -75,8 +75,8 @@ def outlook(mechanism: PredictiveMechanism, apart_m: Sequence[float] = APART_M) 
     guess = m.space.snap(np.zeros((1, dim)))
     seen = seen._replace(values=np.broadcast_to(guess[:, None], seen.values.shape))
     plan = prepare(m, seen, np.zeros(1))
-    eps_noise, eps_test = _number(plan.eps_noise), _number(plan.eps_test)
-    threshold = _number(plan.threshold)
+    eps_noise, eps_test = _first_number(plan.eps_noise), _first_number(plan.eps_test)
+    threshold = _first_number(plan.threshold)
     drawn = eps_noise * m.space.claim_factor
     return Outlook(
         eps_per_m=m.privacy.eps_per_m,
@@ -85,34 +85,34 @@ def outlook(mechanism: PredictiveMechanism, apart_m: Sequence[float] = APART_M) 
         cost_of_noise=eps_noise / total,
         cost_of_test=eps_test / total,
         threshold_m=threshold if math.isfinite(threshold) else None,
-        reports_if_all_are_hard=_times(total - eps_noise, eps_noise + eps_test) + 1,
+        reports_if_all_are_hard=_reports_that_fit(total - eps_noise, eps_noise + eps_test) + 1,
         reports_if_all_are_easy=(
-            _times(total - 2 * eps_noise, eps_test) + 1 if eps_test > 0.0 else None
+            _reports_that_fit(total - 2 * eps_noise, eps_test) + 1 if eps_test > 0.0 else None
         ),
-        reports_of_independent_noise=_times(total, eps_noise),
+        reports_of_independent_noise=_reports_that_fit(total, eps_noise),
         break_even=m.break_even,
-        tells=tuple(_telling(m.privacy.eps_per_m, apart) for apart in apart_m),
+        tells=tuple(_distinguish(m.privacy.eps_per_m, apart) for apart in apart_m),
         covers=m.window.covers(),
     )
 
 
-def _number(value: object) -> float:
+def _first_number(value: object) -> float:
     return float(np.asarray(value).reshape(-1)[0])
 
 
-def _times(total: float, each: float) -> int:
+def _reports_that_fit(total: float, each: float) -> int:
     return max(0, math.floor(total / each * (1.0 + 1e-9)))
 
 
-def _telling(eps_per_m: float, apart_m: float) -> Telling:
+def _distinguish(eps_per_m: float, apart_m: float) -> Distinguishability:
     loss = eps_per_m * apart_m
     factor = math.exp(loss) if loss < 700.0 else math.inf
-    return Telling(apart_m, factor, 1.0 / (1.0 + math.exp(-loss)))
+    return Distinguishability(apart_m, factor, 1.0 / (1.0 + math.exp(-loss)))
 
 
 @dataclass(frozen=True)
 class End:
-    """When a budget is gone: the first report that is refused."""
+    """When a budget is exhausted: the first report that is refused."""
 
     reports: int
     """How many were made before it."""
@@ -129,7 +129,7 @@ class Forecast:
     The ends with a guess in their name are exact: they say what happens if every guess fails, or
     passes. For independent noise, and for fixed utility without a skip rule, no day ends sooner, or
     later; elsewhere a mixture may. The others are of made-up ordinary days
-    (`hereish.sample.whereabouts`), on which the mechanism was run with seeded noise.
+    (`hereish.synthetic.whereabouts`), on which the mechanism was run with seeded noise.
     """
 
     covers: str
@@ -157,7 +157,7 @@ def forecast(
     day: date = ORDINARY_DAY,
     first_report_s: float = 0.0,
 ) -> Forecast:
-    """When the budget of a window will be gone, with a report each `interval_s` from its start on.
+    """When the budget of a window is exhausted, with a report each `interval_s` from its start on.
 
     It looks at settings alone, and at nobody's places. `time_zone` is where the made-up people live
     (a window of `Day` says that itself) and `first_report_s` after midnight their first report of
@@ -165,18 +165,20 @@ def forecast(
 
     The day before is reported too, so that there is a release to guess from.
     """
-    m, days = _days(mechanism, interval_s, time_zone, day, first_report_s)
-    made, lasts = days.simulated(m, PEOPLE)
-    after_s = np.where(lasts, np.inf, made * days.interval_s)
+    m, schedule = _schedule(mechanism, interval_s, time_zone, day, first_report_s)
+    made, lasts = schedule.simulate(m, PEOPLE)
+    after_s = np.where(lasts, np.inf, made * schedule.interval_s)
     order = np.argsort(after_s, kind="stable")
     last = len(order) - 1
 
     def end(reports: int, ended: bool) -> End | None:
         if not ended:
             return None
-        refused_s = reports * days.interval_s
+        refused_s = reports * schedule.interval_s
         known = interval_s > 0.0
-        return End(reports, refused_s if known else None, days.clock(refused_s) if known else None)
+        return End(
+            reports, refused_s if known else None, schedule.clock(refused_s) if known else None
+        )
 
     def share(part: float) -> End | None:
         # Rounded towards the pessimist at both ends of the range.
@@ -184,20 +186,20 @@ def forecast(
         return end(int(made[which]), not lasts[which])
 
     def if_every_guess(passes: bool) -> End | None:
-        reports, over = days.simulated(replace(m, decision=_EveryGuess(passes)), 1)
+        reports, over = schedule.simulate(replace(m, decision=_EveryGuess(passes)), 1)
         return end(int(reports[0]), not over[0])
 
     return Forecast(
         covers=m.window.covers(),
         interval_s=interval_s,
-        time_zone=days.zone.key,
+        time_zone=schedule.zone.key,
         ends_if_every_guess_fails=if_every_guess(False),
         ends_early=share(0.1),
         ends_typical=share(0.5),
         ends_late=share(0.9),
         ends_if_every_guess_passes=if_every_guess(True),
-        lasts_share=_share(days, lasts) if interval_s > 0.0 else None,
-        looked_ahead=days.looked_ahead,
+        lasts_share=_share_that_lasts(schedule, lasts) if interval_s > 0.0 else None,
+        looked_ahead=schedule.looked_ahead,
         days=PEOPLE,
     )
 
@@ -206,22 +208,22 @@ def lasts_share(
     mechanism: PredictiveMechanism, interval_s: float, *, time_zone: str = "UTC"
 ) -> float | None:
     """The `lasts_share` of a forecast alone, sooner: to try many settings."""
-    m, days = _days(mechanism, interval_s, time_zone, ORDINARY_DAY, 0.0)
-    _, lasts = days.simulated(m, PEOPLE)
-    return _share(days, lasts) if interval_s > 0.0 else None
+    m, schedule = _schedule(mechanism, interval_s, time_zone, ORDINARY_DAY, 0.0)
+    _, lasts = schedule.simulate(m, PEOPLE)
+    return _share_that_lasts(schedule, lasts) if interval_s > 0.0 else None
 
 
-def _share(days: _Days, lasts: Bools) -> float | None:
-    return None if days.cut and lasts.any() else float(np.mean(lasts))
+def _share_that_lasts(schedule: _ReportSchedule, lasts: Bools) -> float | None:
+    return None if schedule.cut and lasts.any() else float(np.mean(lasts))
 
 
-def _days(
+def _schedule(
     mechanism: PredictiveMechanism,
     interval_s: float,
     time_zone: str,
     day: date,
     first_report_s: float,
-) -> tuple[PredictiveMechanism, _Days]:
+) -> tuple[PredictiveMechanism, _ReportSchedule]:
     if not isinstance(mechanism.space, Sphere):
         raise ParameterError(
             "a forecast is made on days of people, in latitude and longitude; found "
@@ -231,8 +233,8 @@ def _days(
         raise ParameterError(f"interval_s must be a number from 0, found {interval_s!r}")
     m = replace(mechanism, on_exhausted="stop")  # the budget ends when it does, whatever follows
     zone = m.window.time_zone if isinstance(m.window, Day) else time_zone
-    Day(zone)  # says what is wrong with it
-    return m, _Days(m, interval_s or _FIX_S, ZoneInfo(zone), day, first_report_s)
+    Day(zone)  # raises with a message if there is no such time zone
+    return m, _ReportSchedule(m, interval_s or _FIX_S, ZoneInfo(zone), day, first_report_s)
 
 
 @dataclass(frozen=True)
@@ -253,7 +255,7 @@ class _EveryGuess(TestThenNoise):
         return 0.0  # it has no noise
 
 
-class _Days:
+class _ReportSchedule:
     """The reports of made-up people: when they are made, and from where."""
 
     def __init__(
@@ -282,7 +284,7 @@ class _Days:
         elif isinstance(m.window, NoReset):
             self._at_s = start_s + interval_s * np.arange(_MOST_REPORTS)
         else:
-            length_s = _DAY_S  # of windows that do not say theirs
+            length_s = _DAY_S  # of windows of unknown length
             if isinstance(m.window, Every):
                 length_s = m.window.duration.total_seconds()
                 start_s = math.ceil(start_s / length_s) * length_s
@@ -307,7 +309,7 @@ class _Days:
             return None
         return datetime.fromtimestamp(self._start_s + after_s, self.zone).strftime("%H:%M")
 
-    def simulated(self, m: PredictiveMechanism, people: int) -> tuple[Ints, Bools]:
+    def simulate(self, m: PredictiveMechanism, people: int) -> tuple[Ints, Bools]:
         """For each person and window: the reports that were made, and whether it lasted for all."""
         run = m.run(people)
         draws = SeededDraws(_SEED)
@@ -317,7 +319,7 @@ class _Days:
             if number not in self._counted and number + 1 not in self._counted:
                 continue
             reports = np.zeros(people, dtype=np.int64)
-            asked = 0
+            due = 0
             for first in range(begin, end, _CHUNK):
                 at_s = self._at_s[first : min(first + _CHUNK, end)]
                 places = synthetic.whereabouts(people, _SEED, self._clock_s(at_s))
@@ -331,13 +333,13 @@ class _Days:
                 )
                 released = out.released.reshape(people, -1)
                 reports += released.sum(axis=1)
-                asked += len(at_s)
+                due += len(at_s)
                 run = run if out.run is None else out.run
                 if not released[:, -1].any():
                     break  # nobody has any left
             if number in self._counted:
                 made.append(reports)
-                lasts.append(reports == asked)
+                lasts.append(reports == due)
         return np.concatenate(made), np.concatenate(lasts)
 
     def _clock_s(self, at_s: Floats) -> Floats:

@@ -70,7 +70,7 @@ def day(users: int = 6, seed: int = 9, *, points_each: int | None = None) -> Sam
             raise ParameterError(f"{name} must be a whole number from 1, found {number!r}")
     rng = np.random.default_rng(seed)  # for show, not for secrets
     blocks = [
-        _people(rng, min(_BLOCK_USERS, users - first), points_each)
+        _make_people(rng, min(_BLOCK_USERS, users - first), points_each)
         for first in range(0, users, _BLOCK_USERS)
     ]
     points, at_s, counts, routes = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
@@ -83,20 +83,25 @@ def day(users: int = 6, seed: int = 9, *, points_each: int | None = None) -> Sam
     )
 
 
-def _people(
+def _make_people(
     rng: np.random.Generator, users: int, points_each: int | None
 ) -> tuple[Floats, Floats, Ints, Floats]:
     """Points, times, how many of them each person has, and routes."""
-    way = _way(rng, users)
+    way = _make_itineraries(rng, users)
     if points_each is None:
         counts = rng.integers(30, 46, users)
     else:
         counts = np.full(users, points_each, dtype=np.int64)
-    at_s, metres = _travel(way, _slow_times(rng, counts, way.slow_s[:, -1:]))
+    at_s, metres = _interpolate(way, _draw_slow_times(rng, counts, way.slow_s[:, -1:]))
     metres += _wander(rng, at_s)
-    asked = np.arange(at_s.shape[1]) < counts[:, None]
+    within_count = np.arange(at_s.shape[1]) < counts[:, None]
     route = np.delete(way.metres, slice(1, None, _STRIDE), axis=1)  # without the departures
-    return to_degrees(metres[asked]), MIDNIGHT_S + at_s[asked], counts, to_degrees(route)
+    return (
+        to_degrees(metres[within_count]),
+        MIDNIGHT_S + at_s[within_count],
+        counts,
+        to_degrees(route),
+    )
 
 
 def whereabouts(users: int, seed: int, clock_s: Floats) -> Floats:
@@ -106,7 +111,7 @@ def whereabouts(users: int, seed: int, clock_s: Floats) -> Floats:
     and on the way, however fast, in between. The same seed gives the same people.
     """
     rng = np.random.default_rng(seed)  # for show, not for secrets
-    way = _way(rng, users)
+    way = _make_itineraries(rng, users)
     metres = np.empty((users, len(clock_s), 2))
     for person in range(users):
         for axis in range(2):
@@ -131,7 +136,7 @@ def to_metres(degrees: Floats) -> Floats:
     return metres
 
 
-class _Way(NamedTuple):
+class _Itineraries(NamedTuple):
     """Each person's day as knots: arrive at a stop, leave it, turn the corners, arrive, …"""
 
     at_s: Floats  # (users, knots) since midnight
@@ -139,13 +144,13 @@ class _Way(NamedTuple):
     metres: Floats  # (users, knots, 2)
 
 
-def _way(rng: np.random.Generator, users: int) -> _Way:
-    stops = _places(rng, users)
+def _make_itineraries(rng: np.random.Generator, users: int) -> _Itineraries:
+    stops = _choose_stops(rng, users)
     # Arrive, leave, turn each corner; and after the last stop there is nowhere to go.
     metres = np.repeat(stops, _STRIDE, axis=1)[:, : -len(_CORNERS)]
     for i, done in enumerate(_CORNERS):
         metres[:, 2 + i :: _STRIDE] += done * np.diff(stops, axis=1)
-    metres = _turned(metres)
+    metres = _rotate(metres)
     sides_m = np.linalg.norm(np.diff(metres, axis=1), axis=2)
     legs_m = np.add.reduceat(sides_m, np.arange(0, sides_m.shape[1], _STRIDE), axis=1)
     leg_kmh = _LEG_KMH[np.digitize(legs_m, _LEG_M)] * rng.uniform(0.9, 1.1, (users, 1))
@@ -159,10 +164,10 @@ def _way(rng: np.random.Generator, users: int) -> _Way:
     shares /= shares.sum(axis=1, keepdims=True)
     lasts_s[:, 0::_STRIDE] = shares * (sleep_s - wake_s - lasts_s.sum(axis=1, keepdims=True))
     slow_s = np.where(side_kmh <= _SLOW_KMH, lasts_s, 0.0)
-    return _Way(_summed(wake_s, lasts_s), _summed(0.0 * wake_s, slow_s), metres)
+    return _Itineraries(_cumulate(wake_s, lasts_s), _cumulate(0.0 * wake_s, slow_s), metres)
 
 
-def _places(rng: np.random.Generator, users: int) -> Floats:
+def _choose_stops(rng: np.random.Generator, users: int) -> Floats:
     """(users, stops, 2) metres."""
 
     def around(middle: Floats | float, low_m: float, high_m: float) -> Floats:
@@ -177,7 +182,7 @@ def _places(rng: np.random.Generator, users: int) -> Floats:
     return np.stack([home, bakery, work, lunch, work, shop, visit, home], axis=1)
 
 
-def _turned(metres: Floats) -> Floats:
+def _rotate(metres: Floats) -> Floats:
     """Streets that do not run exactly north look more like a city."""
     angle = math.radians(25.0)
     east, north = metres[..., 0], metres[..., 1]
@@ -185,11 +190,11 @@ def _turned(metres: Floats) -> Floats:
     return np.stack([cosine * east - sine * north, sine * east + cosine * north], axis=-1)
 
 
-def _summed(start: Floats, steps: Floats) -> Floats:
+def _cumulate(start: Floats, steps: Floats) -> Floats:
     return np.cumsum(np.concatenate([start, steps], axis=1), axis=1)
 
 
-def _slow_times(rng: np.random.Generator, counts: Ints, most_s: Floats) -> Floats:
+def _draw_slow_times(rng: np.random.Generator, counts: Ints, most_s: Floats) -> Floats:
     """When each person asks, on the clock that stands while they move fast.
 
     A minute after the last time, or now and then an hour, each times 1 + Normal(0, 0.2).
@@ -202,10 +207,10 @@ def _slow_times(rng: np.random.Generator, counts: Ints, most_s: Floats) -> Float
     total_s = gaps_s.sum(axis=1, keepdims=True)
     gaps_s *= np.minimum(1.0, most_s / np.maximum(total_s, 1.0))  # a busy day is a tighter one
     spare_s = np.maximum(most_s - total_s, 0.0)
-    return np.minimum(_summed(spare_s * rng.random(spare_s.shape), gaps_s), most_s)
+    return np.minimum(_cumulate(spare_s * rng.random(spare_s.shape), gaps_s), most_s)
 
 
-def _travel(way: _Way, slow_s: Floats) -> tuple[Floats, Floats]:
+def _interpolate(way: _Itineraries, slow_s: Floats) -> tuple[Floats, Floats]:
     """Time since midnight, and place, at these readings of the slow clock."""
     knots = way.slow_s.shape[1]
     side = np.zeros(slow_s.shape, dtype=np.int64)

@@ -17,11 +17,6 @@ COLUMNS = (
 
 
 @pytest.fixture
-def hereish(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    return Terminal(monkeypatch)
-
-
-@pytest.fixture
 def city(tmp_path: Path, hereish: Terminal) -> Path:
     path = tmp_path / "city.csv"
     assert hereish("sample", "-o", path, "--users", 12, "--points", 500).code == 0
@@ -88,13 +83,13 @@ def test_without_data_it_is_the_made_up_city(hereish: Terminal, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("--user", "@file"), "--user names a column"),
+        (("--user", "@file"), "--user must name a column"),
         (("--accuracy", "3"), "has no unit"),
         (("--sampled", "nowhere.csv"), "no file or folder nowhere.csv"),
         (("nowhere.parquet",), "no file or folder nowhere.parquet"),
     ],
 )
-def test_what_is_asked_wrongly_is_said(
+def test_usage_errors_are_explained(
     hereish: Terminal, tmp_path: Path, args: tuple[str, ...], words: str
 ) -> None:
     done = hereish("evaluate", *args, "-o", tmp_path / "study", "--quick")

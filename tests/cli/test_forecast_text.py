@@ -10,14 +10,8 @@ import sys
 
 import pytest
 
-from hereish.cli._wording import long
+from hereish.cli._formatting import format_duration
 from tests.support.terminal import Terminal
-
-
-@pytest.fixture
-def hereish(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    return Terminal(monkeypatch)
-
 
 NOON = "the budget will be gone between 1"
 
@@ -108,5 +102,5 @@ def test_plan_needs_nothing_of_the_gateway() -> None:
 
 
 def test_durations_are_said_as_people_do() -> None:
-    said = [long(s) for s in (45.0, 90.0, 1800.0, 3600.0, 5400.0, 86400.0, 172800.0)]
+    said = [format_duration(s) for s in (45.0, 90.0, 1800.0, 3600.0, 5400.0, 86400.0, 172800.0)]
     assert said == ["45 s", "1.5 min", "30 min", "1 h", "1.5 h", "24 h", "2 days"]

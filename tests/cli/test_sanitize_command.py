@@ -21,11 +21,6 @@ from tests.support.terminal import PROGRAM, Terminal, in_a_process
 
 
 @pytest.fixture
-def hereish(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    return Terminal(monkeypatch)
-
-
-@pytest.fixture
 def city(tmp_path: Path, hereish: Terminal) -> Path:
     path = tmp_path / "city.csv"
     assert hereish("sample", "-o", path, "--users", 3).code == 0

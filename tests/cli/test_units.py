@@ -33,7 +33,7 @@ def test_numbers_with_units_are_read(
 
 BAD: list[tuple[Callable[[str], float], str, str]] = [
     (_units.length_m, "100", "'100' has no unit"),
-    (_units.length_m, "100 parsecs", "'parsecs' is none of them"),
+    (_units.length_m, "100 parsecs", "'parsecs' is not one of them"),
     (_units.length_m, "100M", "such as 100m or 3km; found '100M'"),
     (_units.length_m, "-5m", "found '-5m'"),
     (_units.length_m, "0km", "above 0"),
@@ -41,7 +41,7 @@ BAD: list[tuple[Callable[[str], float], str, str]] = [
     (_units.length_m, "1e999m", "above 0"),
     (_units.length_m, "nanm", "found 'nanm'"),
     (_units.speed_kmh, "30", "'30' has no unit"),
-    (_units.duration_s, "5 minutes", "'minutes' is none of them"),
+    (_units.duration_s, "5 minutes", "'minutes' is not one of them"),
     (_units.level, "ln 1", "found 'ln 1'"),
     (_units.level, "ln 0", "found 'ln 0'"),
     (_units.level, "-1", "found '-1'"),

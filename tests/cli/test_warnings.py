@@ -11,23 +11,19 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from hereish.cli import _options, serve
-from hereish.evaluation import settings
-from hereish.evaluation.settings import Settings
+from hereish.cli import serve
+from hereish.cli._command_lines import format_command, options_on_command_line
+from hereish.core.settings import MechanismSettings
+from hereish.evaluation import settings_file
 from tests.support.terminal import Done, Terminal
 
 WEAK = "hereish: warning: level "
 SHORT = "hereish: warning: a window of "
 
 
-@pytest.fixture
-def hereish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    monkeypatch.delenv("HEREISH_KEY", raising=False)
-    monkeypatch.setenv("HEREISH_DATABASE", str(tmp_path / "ledger.db"))
-    monkeypatch.setenv("HEREISH_KEY_FILE", str(tmp_path / "key"))
-    monkeypatch.setenv("HEREISH_MARK", str(tmp_path / "mark"))
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    return Terminal(monkeypatch)
 
 
 def asked(hereish: Terminal, command: str, *said: str) -> Done:
@@ -62,8 +58,8 @@ def test_a_level_of_ln_100_is_not(hereish: Terminal, command: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_level_of_a_file_of_settings_counts_too(hereish: Terminal, command: str) -> None:
-    weak = Settings(math.log(500), 100.0, 2500.0, 0.3, 1.5, 0.8)
-    Path("weak.toml").write_text(settings.text(weak, {}, {}))
+    weak = MechanismSettings(math.log(500), 100.0, 2500.0, eta=0.3, gamma=1.5, prediction_rate=0.8)
+    Path("weak.toml").write_text(settings_file.format_settings(weak, {}, {}))
     done = asked(hereish, command, "--settings", "weak.toml")
     assert done.code == 0, done.err
     assert done.err.count(WEAK) == 1
@@ -74,7 +70,7 @@ def test_a_window_under_an_hour_is_warned_of(hereish: Terminal, command: str) ->
     done = asked(hereish, command, "--accuracy", "3km", "--window", "10min")
     assert done.code == 0, done.err
     assert done.err.count(SHORT) == 1
-    assert "144 budgets a day" in done.err
+    assert "144 budgets per day" in done.err
     done = asked(hereish, "plan", "--accuracy", "3km", "--window", "1h")
     assert "warning" not in done.err
 
@@ -93,7 +89,7 @@ def test_hints_repeat_what_was_said_but_no_password() -> None:
     @click.option("--mark", envvar="MARK")
     @click.option("--yes", is_flag=True)
     def command(name: str, **_: object) -> None:
-        click.echo(_options.command_line("user policy", [name], _options.said()))
+        click.echo(format_command("user policy", [name], options_on_command_line()))
 
     def printed(*words: str) -> list[str]:
         done = CliRunner(env={"MARK": "m"}).invoke(command, words)
@@ -118,7 +114,7 @@ def test_hints_repeat_what_was_said_but_no_password() -> None:
     ],
 )
 def test_an_address_that_others_can_reach_is_known(host: str, public: bool) -> None:
-    told = serve.public_address(host)
+    told = serve.warning_if_public(host)
     assert (told is not None) == public
     if told is not None:
         assert host in told

@@ -73,7 +73,7 @@ def test_every_exit_code_is_told() -> None:
     words = _flat(sections()["hereish"])
     codes = re.search(r"Exit codes: [^.]*", words)
     assert codes is not None
-    for code in (cli.DONE, cli.FAILED, cli.MISUSED, cli.BROKEN, cli.INTERRUPTED):
+    for code in (cli.DONE, cli.FAILED, cli.USAGE_ERROR, cli.DEFECT, cli.INTERRUPTED):
         assert re.search(rf"\b{code} [a-z]", codes.group()), code
 
 

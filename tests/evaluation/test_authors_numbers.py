@@ -21,7 +21,7 @@ PRIVACY = hereish.Privacy(level=math.log(10), radius_m=100)
 REPEATS = 30
 
 
-class Numbers(NamedTuple):
+class StudyMetrics(NamedTuple):
     predicted: float  # share of a trace's reports, averaged over traces, like rate and skipped
     mean_m: float
     p90_m: float
@@ -33,9 +33,9 @@ class Numbers(NamedTuple):
 
 # What the authors' program gave for these traces: fixed utility, 3 km, skip at 30 km/h.
 AUTHORS = {
-    "0.2": Numbers(0.7879, 1510, 2903, 15.9, 0.0219, 0.5340, 0.5145),
-    "0.5": Numbers(0.6697, 1527, 2923, 10.5, 0.0329, 0.3429, 0.4642),
-    "1.0": Numbers(0.4981, 1542, 2984, 8.4, 0.0510, 0.0, 0.4630),
+    "0.2": StudyMetrics(0.7879, 1510, 2903, 15.9, 0.0219, 0.5340, 0.5145),
+    "0.5": StudyMetrics(0.6697, 1527, 2923, 10.5, 0.0329, 0.3429, 0.4642),
+    "1.0": StudyMetrics(0.4981, 1542, 2984, 8.4, 0.0510, 0.0, 0.4630),
 }
 
 
@@ -44,7 +44,7 @@ AUTHORS = {
 WITHIN = {"0.2": 0.021, "0.5": 0.036, "1.0": 0.066}
 
 
-def measured(path: Path, m: hereish.PredictiveMechanism) -> Numbers:
+def measured(path: Path, m: hereish.PredictiveMechanism) -> StudyMetrics:
     rows = np.genfromtxt(path, delimiter=",", names=True, dtype=None, encoding="utf-8")
     begins = np.flatnonzero(np.r_[True, rows["trace_id"][1:] != rows["trace_id"][:-1]])
     lengths = np.tile(np.diff(np.r_[begins, len(rows)]), REPEATS)
@@ -58,7 +58,7 @@ def measured(path: Path, m: hereish.PredictiveMechanism) -> Numbers:
 
     reports = per_trace(out.released)
     error_m = m.space.distance(points[out.released], out.value[out.released])
-    return Numbers(
+    return StudyMetrics(
         predicted=float(np.mean(1 - per_trace(out.hard) / reports)),
         mean_m=float(error_m.mean()),
         p90_m=float(np.quantile(error_m, 0.9)),

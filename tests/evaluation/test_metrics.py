@@ -10,23 +10,24 @@ import pytest
 import hereish
 from hereish.core.types import Bools, Floats
 from hereish.evaluation import dataset, sampling
-from hereish.evaluation.configurations import Setting, configurations, outcome
+from hereish.evaluation.configurations import configurations, run_mechanism
 from hereish.evaluation.metrics import Outcome, Sums
 from hereish.evaluation.sampling import Queries
+from hereish.evaluation.study_settings import StudySettings
 
 PRIVACY = hereish.Privacy(math.log(10), 100)
 
 
 @pytest.fixture(scope="module")
 def queries() -> Queries:
-    kept, slow = dataset.of_somebody_on_foot(dataset.synthetic(users=60))
+    kept, slow = dataset.select_on_foot(dataset.synthetic(users=60))
     return sampling.sample(kept, slow, 0.3, np.random.default_rng(1))
 
 
 def test_the_numbers_are_the_definitions(queries: Queries) -> None:
     m = hereish.fixed_utility(PRIVACY, 3000, skip=hereish.SkipBySpeed(30))
-    out = outcome(m, queries, 3)
-    sums = Sums.none(queries.users)
+    out = run_mechanism(m, queries, 3)
+    sums = Sums.zero(queries.users)
     sums.add(queries, out, PRIVACY.eps_per_m)
     predicted, skipped, rate, errors = [], [], [], []
     for first, end in zip(queries.offsets[:-1], queries.offsets[1:], strict=True):
@@ -36,7 +37,7 @@ def test_the_numbers_are_the_definitions(queries: Queries) -> None:
         skipped.append(out.untested[own].sum() / reports)
         rate.append(out.cost[own].sum() / reports / PRIVACY.eps_per_m)
         errors += out.error_m[own][out.reported[own]].tolist()
-    numbers = sums.numbers()
+    numbers = sums.metrics()
     assert numbers.prediction_rate == pytest.approx(np.mean(predicted))
     assert numbers.skipped_share == pytest.approx(np.mean(skipped))
     assert numbers.rate == pytest.approx(np.mean(rate))
@@ -51,7 +52,7 @@ def test_the_intervals_cover_what_they_should() -> None:
     held = 0
     users, studies = 40, 200
     for _ in range(studies):
-        sums = Sums.none(users)
+        sums = Sums.zero(users)
         of_user = rng.normal(1000.0, 200.0, users)
         error_m = np.abs(np.repeat(of_user, 10) + rng.normal(0, 50, users * 10))
         every = np.ones(len(error_m), dtype=np.bool_)
@@ -75,7 +76,7 @@ def _outcome(every: Bools, error_m: Floats, cost: Floats) -> Outcome:
 
 
 def test_every_configuration_keeps_to_its_rules(queries: Queries) -> None:
-    setting = Setting()
+    setting = StudySettings()
     lengths = np.diff(queries.offsets)
     trace = np.repeat(np.arange(len(queries)), lengths)
     for configuration in configurations(setting):
@@ -97,18 +98,20 @@ def test_every_configuration_keeps_to_its_rules(queries: Queries) -> None:
 
 def test_repeating_without_noise_in_the_test_is_the_best_that_can_be(queries: Queries) -> None:
     rates = {}
-    for configuration in configurations(Setting()):
+    for configuration in configurations(StudySettings()):
         if configuration.manager == "fixed_utility":
-            sums = Sums.none(queries.users)
+            sums = Sums.zero(queries.users)
             sums.add(queries, configuration.run(queries, 1), PRIVACY.eps_per_m)
-            rates[configuration.name] = sums.numbers().rate
+            rates[configuration.name] = sums.metrics().rate
     bound = rates.pop("repeat_fixed_utility")
     rates.pop("rounding_fixed_utility")
     assert bound < min(rates.values())
 
 
 def test_rounding_is_as_coarse_as_the_noise_is_wide(queries: Queries) -> None:
-    rounding = next(c for c in configurations(Setting()) if c.name == "rounding_fixed_utility")
+    rounding = next(
+        c for c in configurations(StudySettings()) if c.name == "rounding_fixed_utility"
+    )
     out = rounding.run(queries, 0)
     assert np.quantile(out.error_m, 0.9) == pytest.approx(3000.0, rel=0.15)
     assert out.error_m.max() < 3000 / 0.5352 * math.sqrt(0.5) * 1.01

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hereish.evaluation import dataset, sampling
-from hereish.evaluation.dataset import Trajectories, cut_at_silence, of_somebody_on_foot, slow
+from hereish.evaluation.dataset import Trajectories, cut_at_silence, label_slow, select_on_foot
 
 DEG_M = math.pi / 180 * 6_371_008.8
 
@@ -65,7 +65,7 @@ def test_the_walk_is_the_rule(p: float) -> None:
     found = 0
     for seed in range(12):
         given = wandering(seed, 400 if p < 1.0 else 3000)
-        label = slow(given)
+        label = label_slow(given)
         expected = by_hand(given, label, p, seed)
         queries = sampling.sample(given, label, p, np.random.default_rng(seed))
         if len(expected) < sampling.LEAST_QUERIES:
@@ -79,7 +79,7 @@ def test_the_walk_is_the_rule(p: float) -> None:
 
 def test_times_never_fall_and_traces_stay_apart() -> None:
     given = together(*(wandering(seed) for seed in range(30)))
-    queries = sampling.sample(given, slow(given), 0.2, np.random.default_rng(1))
+    queries = sampling.sample(given, label_slow(given), 0.2, np.random.default_rng(1))
     falls = np.flatnonzero(np.diff(queries.at_s) < 0) + 1
     assert set(falls) <= set(queries.offsets.tolist())
     assert (np.diff(queries.offsets) >= sampling.LEAST_QUERIES).all()
@@ -88,7 +88,7 @@ def test_times_never_fall_and_traces_stay_apart() -> None:
 
 def test_somebody_still_asks_from_the_same_place() -> None:
     given = walker([0.0, 10.0, 7200.0], [0.0, 5.0, 10.0])
-    queries = sampling.sample(given, slow(given), 0.0, np.random.default_rng(0))
+    queries = sampling.sample(given, label_slow(given), 0.0, np.random.default_rng(0))
     # The logger is silent for two hours: until its middle somebody seems to sit there.
     assert len(queries.at_s) == pytest.approx(60, abs=8)
     assert len(np.unique(queries.points, axis=0)) == 2
@@ -104,7 +104,7 @@ def test_a_silent_logger_ends_the_trajectory_with_gaps() -> None:
 def test_points_are_labelled_by_the_interval_that_follows() -> None:
     # 10 m/s is 36 km/h; 4 m/s is 14.4 km/h.
     given = walker([0, 10, 20, 30], [0, 100, 140, 180])
-    assert slow(given).tolist() == [False, True, True, False]
+    assert label_slow(given).tolist() == [False, True, True, False]
 
 
 def test_who_takes_part() -> None:
@@ -117,14 +117,14 @@ def test_who_takes_part() -> None:
     cases = [(20, 20, 1.0), (19, 20, 1.0), (20, 19.9, 1.0), (101, 30, 0.1), (101, 30, 0.09)]
     expected = [True, False, False, True, False]
     for (points, minutes, share), takes_part in zip(cases, expected, strict=True):
-        kept, label = of_somebody_on_foot(somebody(points, minutes, share))
+        kept, label = select_on_foot(somebody(points, minutes, share))
         assert (len(kept) == 1) == takes_part
         assert len(label) == len(kept.at_s)
 
 
 def test_the_first_queries_are_the_first() -> None:
     given = together(*(wandering(seed) for seed in range(5)))
-    queries = sampling.sample(given, slow(given), 0.0, np.random.default_rng(1))
+    queries = sampling.sample(given, label_slow(given), 0.0, np.random.default_rng(1))
     short = queries.first(7)
     for i in range(len(queries)):
         whole = queries.at_s[queries.offsets[i] : queries.offsets[i + 1]]
@@ -133,6 +133,6 @@ def test_the_first_queries_are_the_first() -> None:
 
 
 def test_the_made_up_city_takes_part() -> None:
-    kept, label = of_somebody_on_foot(dataset.synthetic(users=30))
+    kept, label = select_on_foot(dataset.synthetic(users=30))
     assert len(kept) > 20
     assert 0.5 < label.mean() <= 1.0

@@ -12,7 +12,7 @@ import pytest
 
 from hereish.errors import ParameterError
 from hereish.evaluation import dataset, study
-from hereish.evaluation.cabspotting import files as cab_files
+from hereish.evaluation.cabspotting import find_files as cab_files
 from hereish.evaluation.cabspotting import load as load_cabs
 from hereish.evaluation.study import Study, cells, run
 
@@ -40,7 +40,7 @@ def test_the_same_seed_gives_the_same_table_whatever_the_jobs(
 
 def test_a_table_is_tidy(city: dataset.Trajectories, tmp_path: Path) -> None:
     rows = rows_of(SMALL, city, tmp_path)
-    study.write(rows, tmp_path / "results.parquet")
+    study.write_table(rows, tmp_path / "results.parquet")
     table = pq.read_table(tmp_path / "results.parquet").to_pylist()
     assert table == rows
     keys = [

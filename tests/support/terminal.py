@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 from hereish.cli import main
 
-PROGRAM = [sys.executable, "-c", "from hereish.cli import main; main()"]
+PROGRAM = [sys.executable, "-m", "hereish"]
 
 
 class Done(NamedTuple):
@@ -46,6 +48,19 @@ class Terminal:
                 code = int(leaving.code or 0)
         out, err = (streams[n].buffer.getvalue().decode() for n in ("stdout", "stderr"))
         return Done(code, out, err)
+
+
+def output_of(done: Done) -> str:
+    """What a command that ended well printed."""
+    assert done.code == 0, done.err
+    return done.out
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """The commands that a text contains, each as a shell would take it apart."""
+    return [
+        shlex.split(found) for found in re.findall(r"\bhereish (?:plan|token|user) .*$", text, re.M)
+    ]
 
 
 def in_a_process(

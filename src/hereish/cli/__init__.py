@@ -1,4 +1,4 @@
-"""The `hereish` command: thin over the library, one file a command.
+"""The `hereish` command: thin over the library, one file per command.
 
 Commands are imported only when they are run, so that `hereish --help` is quick.
 """
@@ -12,8 +12,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-# Exit codes; 143 if told to end.
-DONE, FAILED, MISUSED, BROKEN, INTERRUPTED = 0, 1, 2, 70, 130
+# Exit codes; 143 after SIGTERM.
+DONE, FAILED, USAGE_ERROR, DEFECT, INTERRUPTED = 0, 1, 2, 70, 130
 GROUPS = {
     "Files": {
         "sanitize": "traces in, sanitised traces out",
@@ -27,13 +27,13 @@ GROUPS = {
     "Gateway": {
         "serve": "the gateway: a phone in, a private place out",
         "user": "who may use the gateway, and with which policy",
-        "token": "what a device signs in with",
-        "forward": "where releases go on to",
-        "ledger": "looking after the gateway's ledger",
+        "token": "credentials of devices",
+        "forward": "destinations of releases",
+        "ledger": "maintenance of the gateway's ledger",
     },
     "Research": {"evaluate": "the paper's case study on your data"},
 }
-COMMANDS = {name: words for group in GROUPS.values() for name, words in group.items()}
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 EXAMPLES = """\b
 Examples:
   hereish plan --accuracy 3km
@@ -42,8 +42,8 @@ Examples:
   hereish show day.gpx public.gpx -o page.html
 
 \b
-Exit codes: 0 done, 1 the data or the disk did not allow it, 2 asked wrongly, 70 a defect of
-hereish, 130 interrupted, 143 told to end.
+Exit codes: 0 done, 1 the data or the disk did not allow it, 2 a usage error, 70 a defect of
+hereish, 130 interrupted, 143 terminated.
 
 \b
 Completion: eval "$(_HEREISH_COMPLETE=bash_source hereish)" in bash; zsh and fish likewise.
@@ -51,15 +51,15 @@ Completion: eval "$(_HEREISH_COMPLETE=bash_source hereish)" in bash; zsh and fis
 
 
 def main() -> None:
-    """The entry point; says what to install where click is missing."""
+    """The entry point; it says what to install if click is missing."""
     try:
         import click
     except ImportError:
-        sys.stderr.write("the command line needs more: pip install 'hereish[cli]'\n")
-        raise SystemExit(MISUSED) from None
+        sys.stderr.write("the command line needs click: pip install 'hereish[cli]'\n")
+        raise SystemExit(USAGE_ERROR) from None
     from hereish.errors import HereishError, ParameterError
 
-    warnings.showwarning = _noted
+    warnings.showwarning = _print_warning
     try:
         code = group().main(prog_name="hereish", standalone_mode=False)
         raise SystemExit(code if isinstance(code, int) else DONE)
@@ -69,27 +69,27 @@ def main() -> None:
     except click.Abort:
         _fail("interrupted", INTERRUPTED)
     except ParameterError as wrong:
-        _fail(str(wrong), MISUSED)
+        _fail(str(wrong), USAGE_ERROR)
     except HereishError as wrong:
         _fail(str(wrong), FAILED)
-    except BrokenPipeError:  # whoever was reading has gone
+    except BrokenPipeError:  # the reader has gone
         sys.stdout = None
         raise SystemExit(FAILED) from None
     except OSError as wrong:
         where = f": {wrong.filename}" if wrong.filename else ""
         _fail(f"{wrong.strerror or type(wrong).__name__}{where}", FAILED)
     except MemoryError:
-        _fail("there is not enough memory", FAILED)
-    except Exception as defect:  # noqa: BLE001  # its words may quote a place; they are not shown
-        _fail(_defect(defect), BROKEN)
+        _fail("not enough memory", FAILED)
+    except Exception as defect:  # noqa: BLE001  # its message may contain a place and is not shown
+        _fail(_describe_defect(defect), DEFECT)
 
 
 def group() -> Any:
-    """The command with all its subcommands, each imported when it is asked for."""
+    """The command with all its subcommands, each imported when it is run."""
     import click
 
-    class Lazy(click.Group):
-        """Lists commands by their one-line help and imports the one that is asked for."""
+    class LazyGroup(click.Group):
+        """Lists commands by their one-line help and imports the one that is run."""
 
         def list_commands(self, ctx: click.Context) -> list[str]:
             return list(COMMANDS)
@@ -105,7 +105,7 @@ def group() -> Any:
                 with formatter.section(title):
                     formatter.write_dl(list(commands.items()))
 
-    lazy = Lazy(
+    lazy = LazyGroup(
         name="hereish",
         help="Report roughly where somebody is, within a privacy budget.",
         epilog=EXAMPLES,
@@ -114,19 +114,19 @@ def group() -> Any:
     return click.version_option(package_name="hereish")(lazy)
 
 
-def _fail(words: str, code: int) -> NoReturn:
-    sys.stderr.write(f"hereish: {words}\n")
+def _fail(message: str, code: int) -> NoReturn:
+    sys.stderr.write(f"hereish: {message}\n")
     raise SystemExit(code)
 
 
-def _noted(message: Warning | str, *_: Any, **__: Any) -> None:
+def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     sys.stderr.write(f"hereish: note: {message}\n")
 
 
-def _defect(defect: Exception) -> str:
+def _describe_defect(defect: Exception) -> str:
     last = traceback.extract_tb(defect.__traceback__)[-1]
     return (
         f"a defect of hereish ({type(defect).__name__} at {Path(last.filename).name}:"
-        f"{last.lineno}); nothing was released. Please report it; what it was about is not shown, "
-        "because it might be a place."
+        f"{last.lineno}); nothing was released. Please report it; its message is not shown, "
+        "because it might contain a place."
     )

@@ -1,4 +1,4 @@
-"""Data sets for commands that study them: what a name means, with a bar while it is read."""
+"""The data sets that `evaluate` and `tune` read, with a progress bar."""
 
 from __future__ import annotations
 
@@ -6,29 +6,34 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from hereish.cli._input_options import InputOptions
+from hereish.cli._options import RunOptions
 from hereish.cli._progress import Progress
 from hereish.evaluation import cabspotting, dataset
-from hereish.traces.columns import Columns
 from hereish.traces.discovery import find_sources
 
 
-def trajectories(
-    names: tuple[str, ...], columns: Columns, form: str | None, jobs: int, quiet: bool
+def load_datasets(
+    names: tuple[str, ...], source: InputOptions, run: RunOptions
 ) -> Iterator[tuple[dataset.Trajectories, str]]:
+    """The trajectories of each name with their identity; of the made-up city without names."""
+    columns = source.columns_of_trajectories()
     if not names:
         yield dataset.synthetic(), "made up"
     for name in names:
-        published = cabspotting.files(name) if form is None else []
+        published = cabspotting.find_files(name) if source.form is None else []
         if published:
-            yield cabspotting.load(published), identity(published)
+            yield cabspotting.load(published), identify(published)
             continue
-        paths = [source.path for source in find_sources([name], form) if source.path is not None]
-        with Progress("reading", quiet) as progress:
-            found = dataset.load([name], columns, form, jobs=jobs, progress=progress)
-        yield found, identity(paths) + repr(columns)
+        paths = [file.path for file in find_sources([name], source.form) if file.path is not None]
+        with Progress("reading", run.quiet) as progress:
+            trajectories = dataset.load(
+                [name], columns, source.form, jobs=run.threads, progress=progress
+            )
+        yield trajectories, identify(paths) + repr(columns)
 
 
-def identity(paths: list[Path]) -> str:
+def identify(paths: list[Path]) -> str:
     """Names, sizes and times of files: enough to notice that data have changed."""
-    told = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
-    return hashlib.sha256(repr(told).encode()).hexdigest()
+    files = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+    return hashlib.sha256(repr(files).encode()).hexdigest()

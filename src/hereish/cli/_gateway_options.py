@@ -1,67 +1,92 @@
-"""What the commands of the gateway share: where its ledger is, and what a policy is made of."""
+"""Options of the gateway's commands: where its ledger is, and what a policy is made of."""
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
 
-import click
-
-from hereish.cli import _options, _units
-from hereish.errors import HereishError, ParameterError
-from hereish.evaluation import settings as tuned
+from hereish.cli import _units
+from hereish.cli._command_lines import (
+    format_command,
+    is_on_command_line,
+    options_on_command_line,
+)
+from hereish.cli._mechanism_options import (
+    MECHANISM_OPTIONS,
+    MechanismOptions,
+    on_exhausted_option,
+    warn_if_weak,
+)
+from hereish.cli._messages import note
+from hereish.cli._options import collect, option
+from hereish.core.mechanism import OnExhausted
+from hereish.errors import ParameterError
 
 if TYPE_CHECKING:
     from hereish.gateway.ledger.ledger import Ledger
     from hereish.gateway.ledger.policy import Policy
     from hereish.gateway.paths import Places
 
+NOT_INSTALLED = "the gateway needs more packages: pip install 'hereish[gateway]'"
 
-class Where(NamedTuple):
-    """Where somebody said the ledger is."""
+
+@dataclass(frozen=True)
+class LedgerLocation:
+    """Where the parts of the ledger are, if the options or the environment say so."""
 
     database: str | None
     key_file: str | None
     mark: str | None
 
-    def places(self) -> Places:
-        """What was said, or the usual places."""
-        from_said, _ = _gateway()
-        found: Places = from_said(*self)
+    def paths(self) -> Places:
+        """The options, or the default paths."""
+        find_paths, _ = _import_gateway()
+        found: Places = find_paths(self.database, self.key_file, self.mark)
         return found
 
     @contextmanager
-    def opened(self, *, check: bool = True) -> Iterator[Ledger]:
+    def open(self, *, check: bool = True) -> Iterator[Ledger]:
         """The ledger for one command."""
-        _, ledger_class = _gateway()
-        where = self.places()
-        ledger = ledger_class.open(where, check=check, pool=1)
+        _, ledger_class = _import_gateway()
+        paths = self.paths()
+        ledger = ledger_class.open(paths, check=check, pool=1)
         if ledger.made:
-            click.echo(f"hereish: note: {made_new(where)}", err=True)
+            note(describe_new_ledger(paths))
         try:
             yield ledger
         finally:
             ledger.close()
 
 
-def made_new(where: Places) -> str:
+_LOCATION_NAMES = [field.name for field in fields(LedgerLocation)]
+
+
+def _import_gateway() -> tuple[Any, Any]:
+    try:
+        from hereish.gateway.ledger.ledger import Ledger
+        from hereish.gateway.paths import places
+    except ImportError:
+        raise ParameterError(NOT_INSTALLED) from None
+    return places, Ledger
+
+
+def describe_new_ledger(paths: Places) -> str:
     """Where the parts of a new ledger are."""
     if os.environ.get("HEREISH_KEY") is not None:
         key = "its key is that of HEREISH_KEY"
     else:
-        key = f"its key is {where.key_file}"
+        key = f"its key is {paths.key_file}"
     return (
-        f"made a new ledger: {database_shown(where.database)}; {key}, and its high-water mark is "
-        f"{where.mark}. Without the key the ledger cannot be used: back up the key apart from the "
+        f"made a new ledger: {format_database(paths.database)}; {key}, and its high-water mark is "
+        f"{paths.mark}. Without the key the ledger cannot be used: back up the key apart from the "
         "ledger, and the mark not at all"
     )
 
 
-def database_shown(url: str) -> str:
+def format_database(url: str) -> str:
     """The file of SQLite, or the address without its password."""
     from sqlalchemy import make_url
 
@@ -71,15 +96,25 @@ def database_shown(url: str) -> str:
     return address.render_as_string(hide_password=True)
 
 
-def hint(words: str, *arguments: str, **options_: str) -> str:
-    """Another command for the same ledger, as a shell takes it."""
-    here = {name: value for name, value in _options.said().items() if name in Where._fields}
-    return _options.command_line(words, arguments, options_ | here)
+def is_location_given() -> bool:
+    """Whether the command line says where the ledger is."""
+    return any(is_on_command_line(name) for name in _LOCATION_NAMES)
+
+
+def format_ledger_command(command: str, *arguments: str, **options: str) -> str:
+    """Another command for the same ledger, quoted for a shell."""
+    here = {
+        name: value for name, value in options_on_command_line().items() if name in _LOCATION_NAMES
+    }
+    return format_command(command, arguments, options | here)
 
 
 _WHERE = "Where the ledger is"
-_where = _options.together(
-    _options.option(
+# The command gets `location`.
+ledger_options = collect(
+    "location",
+    LedgerLocation,
+    option(
         _WHERE,
         "--database",
         metavar="URL",
@@ -87,56 +122,72 @@ _where = _options.together(
         help="A file of SQLite, or postgresql+psycopg://user@host/name. Your own data folder if "
         "not given.",
     ),
-    _options.option(
+    option(
         _WHERE,
         "--key-file",
         metavar="FILE",
         envvar="HEREISH_KEY_FILE",
         help="The key of the ledger; HEREISH_KEY may hold the key itself. Made with a new ledger.",
     ),
-    _options.option(
+    option(
         _WHERE,
         "--mark",
         metavar="FILE",
         envvar="HEREISH_MARK",
-        help="The high-water mark: tells that a ledger was restored. Keep it out of backups.",
+        help="The high-water mark: shows that a ledger was restored. Keep it out of backups.",
     ),
 )
 
 
-def where(function: Callable[..., None]) -> Callable[..., None]:
-    """Options that say where the ledger is; the command gets them as one, named `where`."""
+@dataclass(frozen=True)
+class PolicyOptions(MechanismOptions):
+    """The options of a policy as they are given."""
 
-    @wraps(function)
-    def gathered(database: str | None, key_file: str | None, mark: str | None, **said: Any) -> None:
-        function(where=Where(database, key_file, mark), **said)
+    window: str
+    time_zone: str
+    every: str
+    on_exhausted: OnExhausted
 
-    return _where(gathered)
+    def policy(self) -> Policy:
+        """The policy that they describe, after a warning if it promises little."""
+        from hereish.gateway.ledger.policy import Policy
+
+        fixed_window = self.window in ("day", "none")
+        policy = Policy(
+            **asdict(self.mechanism_settings()),
+            window=self.window if fixed_window else str(_units.duration_s(self.window)),
+            time_zone=self.time_zone,
+            interval_s=0.0 if self.every == "0" else _units.duration_s(self.every),
+            on_exhausted=self.on_exhausted,
+        )
+        warn_if_weak(policy.build())
+        return policy
 
 
-_LIMITS = "What has one budget, and how often"
-policy = _options.together(
-    _options.promise,
-    _options.spending,
-    _options.tuning,
-    _options.option(
-        _LIMITS,
+_BUDGET = "What has one budget, and how often"
+# The command gets `options`.
+policy_options = collect(
+    "options",
+    PolicyOptions,
+    MECHANISM_OPTIONS,
+    option(
+        _BUDGET,
         "--window",
         default="day",
         show_default=True,
         metavar="day|none|DURATION",
         help="A fresh budget each day, never, or each 12h, say.",
     ),
-    _options.option(
-        _LIMITS,
+    option(
+        _BUDGET,
         "--time-zone",
         default="UTC",
         show_default=True,
         metavar="NAME",
         help="Where days begin, such as Europe/Helsinki.",
     ),
-    _options.option(
-        _LIMITS,
+    option(
+        _BUDGET,
         "--every",
         default="30min",
         show_default=True,
@@ -144,89 +195,5 @@ policy = _options.together(
         help="The smallest interval between reports, or 0. What comes sooner gets the last "
         "release again, free.",
     ),
-    _options.on_exhausted(_LIMITS),
+    on_exhausted_option(_BUDGET),
 )
-
-
-def secret(words: str) -> str:
-    """Something that is typed unseen, or the first line of what is piped in."""
-    if sys.stdin.isatty():
-        typed: str = click.prompt(words, hide_input=True)
-        return typed
-    return sys.stdin.readline().rstrip("\r\n")
-
-
-def sure(question: str, yes: bool) -> None:
-    """Go on only if somebody agrees, or said --yes."""
-    if yes:
-        return
-    try:
-        agreed = click.confirm(question)
-    except click.Abort:
-        if sys.stdin.isatty():
-            raise
-        click.echo(err=True)
-        raise ParameterError("nobody is there to answer; --yes does it without asking") from None
-    if not agreed:
-        raise HereishError("nothing was done")
-
-
-def _gateway() -> tuple[Any, Any]:
-    try:
-        from hereish.gateway.ledger.ledger import Ledger
-        from hereish.gateway.paths import places
-    except ImportError:
-        raise ParameterError("the gateway needs more: pip install 'hereish[gateway]'") from None
-    return places, Ledger
-
-
-def policy_of(
-    level: str,
-    radius: str,
-    accuracy: str | None,
-    reports: int | None,
-    mechanism: str,
-    skip_speed: str,
-    settings: str | None,
-    window: str,
-    time_zone: str,
-    every: str,
-    on_exhausted: str,
-) -> Policy:
-    """The policy that the options describe, after a warning if it promises little."""
-    from hereish.gateway.ledger.policy import Policy
-
-    told: dict[str, Any] = {
-        "window": window if window in ("day", "none") else str(_units.duration_s(window)),
-        "time_zone": time_zone,
-        "interval_s": 0.0 if every == "0" else _units.duration_s(every),
-        "on_exhausted": on_exhausted,
-    }
-    if settings is not None:
-        _options.unless_in_settings()
-        found = tuned.read(settings)
-        told |= {
-            "level": found.level,
-            "radius_m": found.radius_m,
-            "accuracy_m": found.noise_accuracy_m,
-            "eta": found.eta,
-            "gamma": found.gamma,
-            "prediction_rate": found.prediction_rate,
-            "skip_kmh": found.speed_kmh,
-            "skip_limit_m": found.limit_m,
-            "skip_since": "tested" if found.restart else "hard",
-        }
-    elif (accuracy is None) == (reports is None):
-        raise ParameterError("give either --accuracy, such as 3km, or --reports, such as 30")
-    else:
-        told |= {
-            "level": _units.level(level),
-            "radius_m": _units.length_m(radius),
-            "accuracy_m": None if accuracy is None else _units.length_m(accuracy),
-            "reports": reports,
-            "mechanism": mechanism,
-            "skip_kmh": None if skip_speed == "off" else _units.speed_kmh(skip_speed),
-        }
-    policy = Policy(**told)
-    _options.warned(policy.build())
-    return policy

@@ -1,4 +1,4 @@
-"""How far long work has come: a bar on a terminal, plain lines in a log."""
+"""Progress of long work: a bar on a terminal, plain lines in a log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 _LINE_EVERY_S = 10.0  # in a log
-_SOON_S = 0.5  # what takes no longer needs no bar
+_SHORT_S = 0.5  # what takes no longer needs no bar
 
 
 class Progress:
@@ -23,30 +23,30 @@ class Progress:
         self._quiet = quiet
         self._unit = unit
         self._terminal = sys.stderr.isatty()
-        self._begun = self._shown = time.monotonic()
+        self._begun = self._printed = time.monotonic()
         self._bar: Any = None
 
     def __call__(self, done: int, total: int, points: int | None = None) -> None:
         now = time.monotonic()
-        if self._quiet or now - self._begun < _SOON_S:
+        if self._quiet or now - self._begun < _SHORT_S:
             return
         if self._terminal:
             self._draw(done, total, points)
-        elif now - self._shown >= _LINE_EVERY_S:
-            self._shown = now
+        elif now - self._printed >= _LINE_EVERY_S:
+            self._printed = now
             spent = now - self._begun
             parts = [f"{done / total:.0%}"] if total else []
             count, what = (done, self._unit) if points is None else (points, "points")
             parts += [f"{count:,} {what}", f"{count / spent:,.1f} {what}/s"]
             if 0 < done <= total:
-                parts.append(f"{_clock(spent * (total - done) / done)} left")
+                parts.append(f"{_format_minutes(spent * (total - done) / done)} left")
             sys.stderr.write(f"{self._what}: {', '.join(parts)}\n")
 
     def _draw(self, done: int, total: int, points: int | None) -> None:
         if self._bar is None:
             from tqdm import tqdm
 
-            size = shutil.get_terminal_size()  # tqdm shows nothing on one that does not tell
+            size = shutil.get_terminal_size()  # without a size tqdm shows nothing
             self._bar = tqdm(
                 total=total or None,
                 desc=self._what,
@@ -56,7 +56,7 @@ class Progress:
                 ncols=size.columns,
                 nrows=size.lines,
             )
-            self._bar.start_t -= _SOON_S
+            self._bar.start_t -= _SHORT_S
         if points is not None:
             self._bar.set_postfix_str(f"{points:,} points", refresh=False)
         self._bar.update(done - self._bar.n)
@@ -74,6 +74,6 @@ class Progress:
             self._bar.close()
 
 
-def _clock(seconds: float) -> str:
+def _format_minutes(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}:{rest:02}"

@@ -1,4 +1,4 @@
-"""The page docs/cli.md, made of the commands themselves.
+"""The page docs/cli.md, made from the commands themselves.
 
 `python -m hereish.cli._reference > docs/cli.md` renews it.
 """
@@ -13,13 +13,13 @@ from collections.abc import Iterable
 import click
 
 from hereish.cli import COMMANDS, GROUPS, group
-from hereish.cli._options import OTHER
+from hereish.cli._options import options_by_group
 
 _WIDTH = 110
 _ABOUT = """
-This page is made of the commands' own help by `python -m hereish.cli._reference`; `hereish COMMAND
---help` says the same. The command line is installed by `pip install 'hereish[cli]'`; `hereish show`
-needs `hereish[show]` and Parquet files need `hereish[parquet]`. To begin with, there is a
+This page is made from the commands' own help by `python -m hereish.cli._reference`; it is the same
+as `hereish COMMAND --help`. The command line is installed by `pip install 'hereish[cli]'`; `hereish
+show` needs `hereish[show]` and Parquet files need `hereish[parquet]`. To begin with, there is a
 [tutorial](tutorial.md); the formats are described in [files](files.md).
 """
 _COMPLETION = """
@@ -46,72 +46,74 @@ _INPUTS = (
 
 
 def page() -> str:
-    """The whole page. It depends on nothing but the commands."""
+    """The page. It depends on nothing but the commands."""
     top = group()
     ctx = click.Context(top, info_name=top.name, **top.context_settings)
-    parts = ["# Command line", _wrapped(_ABOUT)]
-    parts += ["The examples read these files:", _indented(_INPUTS)]
-    parts += [*_described(ctx), *_commands(), *_options(ctx), *_ending(top.epilog)]
+    parts = ["# Command line", _wrap(_ABOUT)]
+    parts += ["The examples read these files:", _indent(_INPUTS)]
+    parts += [
+        *_format_usage(ctx),
+        *_list_commands(),
+        *_list_options(ctx),
+        *_format_epilog(top.epilog),
+    ]
     for name in COMMANDS:
         command = top.get_command(ctx, name)
         below = click.Context(command, parent=ctx, info_name=name)
-        parts += [*_described(below), *_options(below), *_ending(command.epilog)]
+        parts += [*_format_usage(below), *_list_options(below), *_format_epilog(command.epilog)]
         if isinstance(command, click.Group):
             for deeper in command.list_commands(below):
                 one = click.Context(command.commands[deeper], parent=below, info_name=deeper)
-                parts += [*_described(one, "###"), *_options(one)]
-    parts += ["## Completion", _wrapped(_COMPLETION), _SHELLS]
+                parts += [*_format_usage(one, "###"), *_list_options(one)]
+    parts += ["## Completion", _wrap(_COMPLETION), _SHELLS]
     return "\n\n".join(parts) + "\n"
 
 
-def _described(ctx: click.Context, level: str = "##") -> list[str]:
+def _format_usage(ctx: click.Context, level: str = "##") -> list[str]:
     """The name of a command, how it is called, and what it does."""
     usage = " ".join([ctx.command_path, *ctx.command.collect_usage_pieces(ctx)])
-    words = inspect.cleandoc(ctx.command.help or "").split("\n\n")
-    return [f"{level} {ctx.command_path}", f"Usage: `{usage}`", *map(_wrapped, words)]
+    text = inspect.cleandoc(ctx.command.help or "").split("\n\n")
+    return [f"{level} {ctx.command_path}", f"Usage: `{usage}`", *map(_wrap, text)]
 
 
-def _commands() -> list[str]:
+def _list_commands() -> list[str]:
     parts = []
     for title, commands in GROUPS.items():
-        items = [f"* [{name}](#hereish-{name}): {words}" for name, words in commands.items()]
+        items = [f"* [{name}](#hereish-{name}): {text}" for name, text in commands.items()]
         parts += [f"**{title}**", "\n".join(items)]
     return parts
 
 
-def _options(ctx: click.Context) -> list[str]:
-    groups: dict[str, list[str]] = {}
-    for param in ctx.command.get_params(ctx):
-        record = param.get_help_record(ctx)
-        if isinstance(param, click.Option) and record is not None:
-            groups.setdefault(getattr(param, "group", OTHER), []).append(_item(*record))
-    ordered = sorted(groups.items(), key=lambda item: item[0] == OTHER)
-    return [part for title, items in ordered for part in (f"**{title}**", "\n".join(items))]
+def _list_options(ctx: click.Context) -> list[str]:
+    parts = []
+    for title, records in options_by_group(ctx.command, ctx):
+        parts += [f"**{title}**", "\n".join(_format_option(*record) for record in records)]
+    return parts
 
 
-def _item(names: str, words: str) -> str:
-    text, _, extra = words.partition("  [")  # where click puts defaults and ranges
+def _format_option(names: str, text: str) -> str:
+    body, _, extra = text.partition("  [")  # where click puts defaults and ranges
     more = f" ({extra.removesuffix(']')})" if extra else ""
-    return _wrapped(f"* `{names}`: {text}{more}", "  ")
+    return _wrap(f"* `{names}`: {body}{more}", "  ")
 
 
-def _ending(epilog: str | None) -> list[str]:
+def _format_epilog(epilog: str | None) -> list[str]:
     """Examples, and what else stands below the options."""
     parts = []
     for block in inspect.cleandoc(epilog or "").split("\n\n"):
         lines = [line.strip() for line in block.splitlines() if line != "\b"]
         if lines[:1] == ["Examples:"]:
-            parts += ["Examples:", _indented(lines[1:])]
+            parts += ["Examples:", _indent(lines[1:])]
         elif lines:
-            parts.append(_wrapped(" ".join(lines)))
+            parts.append(_wrap(" ".join(lines)))
     return parts
 
 
-def _indented(lines: Iterable[str]) -> str:
+def _indent(lines: Iterable[str]) -> str:
     return "\n".join(f"    {line}" for line in lines)
 
 
-def _wrapped(text: str, further: str = "") -> str:
+def _wrap(text: str, further: str = "") -> str:
     return textwrap.fill(
         " ".join(text.split()),
         _WIDTH,

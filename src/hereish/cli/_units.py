@@ -13,16 +13,16 @@ DURATION_S = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*([a-z/]*)\s*", re.ASCII)
 
 
-def _with_unit(what: str, example: str, units: dict[str, float], text: str) -> float:
-    found = _NUMBER.fullmatch(text)
-    expected = f"{what} is a number and one of the units {', '.join(units)}, such as {example}"
-    if found is None:
+def _parse(quantity: str, example: str, units: dict[str, float], text: str) -> float:
+    match = _NUMBER.fullmatch(text)
+    expected = f"{quantity} is a number and one of the units {', '.join(units)}, such as {example}"
+    if match is None:
         raise ParameterError(f"{expected}; found {text!r}")
-    number, unit = found.groups()
+    number, unit = match.groups()
     if not unit:
         raise ParameterError(f"{expected}; {text!r} has no unit")
     if unit not in units:
-        raise ParameterError(f"{expected}; {unit!r} is none of them")
+        raise ParameterError(f"{expected}; {unit!r} is not one of them")
     value = float(number) * units[unit]
     if not (0.0 < value < math.inf):
         raise ParameterError(f"{expected}; it must be above 0, found {text!r}")
@@ -31,26 +31,26 @@ def _with_unit(what: str, example: str, units: dict[str, float], text: str) -> f
 
 def length_m(text: str) -> float:
     """'100m' or '3 km' in metres."""
-    return _with_unit("a length", "100m or 3km", LENGTH_M, text)
+    return _parse("a length", "100m or 3km", LENGTH_M, text)
 
 
 def speed_kmh(text: str) -> float:
-    """'30km/h' in kilometres an hour."""
-    return _with_unit("a speed", "30km/h", SPEED_KMH, text)
+    """'30km/h' in kilometres per hour."""
+    return _parse("a speed", "30km/h", SPEED_KMH, text)
 
 
 def duration_s(text: str) -> float:
     """'5min' in seconds."""
-    return _with_unit("a duration", "5min", DURATION_S, text)
+    return _parse("a duration", "5min", DURATION_S, text)
 
 
 def level(text: str) -> float:
     """'ln 10' or a plain number: the level of privacy has no unit."""
-    words = re.fullmatch(r"\s*(ln\s*\(?\s*)?([0-9.]+(?:[eE][-+]?[0-9]+)?)\s*\)?\s*", text, re.ASCII)
+    match = re.fullmatch(r"\s*(ln\s*\(?\s*)?([0-9.]+(?:[eE][-+]?[0-9]+)?)\s*\)?\s*", text, re.ASCII)
     expected = "a level is a number above 0 or the logarithm of one above 1, such as 'ln 10'"
     try:
-        number = float(words.group(2)) if words else math.nan
-        value = math.log(number) if words and words.group(1) else number
+        number = float(match.group(2)) if match else math.nan
+        value = math.log(number) if match and match.group(1) else number
     except ValueError:
         value = math.nan
     if not (0.0 < value < math.inf):

@@ -1,13 +1,16 @@
-"""`hereish forward`: where releases go on to."""
+"""`hereish forward`: destinations of releases."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 import click
 
-from hereish.cli import _gateway_options, _options
-from hereish.cli._gateway_options import Where
+from hereish.cli._gateway_options import LedgerLocation, ledger_options
+from hereish.cli._messages import note
+from hereish.cli._options import Command, collect, json_flag, option
+from hereish.cli._prompts import read_secret
 from hereish.errors import ParameterError
 
 EXAMPLE = """\b
@@ -19,102 +22,109 @@ Examples:
 """
 
 
-@click.group(epilog=EXAMPLE, short_help="where releases go on to")
+@click.group(epilog=EXAMPLE, short_help="destinations of releases")
 def command() -> None:
     """Send a user's releases on to OwnTracks Recorder, Dawarich, Home Assistant, Traccar,
     PhoneTrack or an MQTT broker. Only the released place, its time, the initials and the noise
-    radius leave, and what the receiver is told to call the device.
+    radius leave, and the name of the device at the receiver.
     """
 
 
-@command.command(cls=_options.Command)
+@dataclass(frozen=True)
+class ReceiverOptions:
+    """What is sent to a receiver, and how it is signed in to."""
+
+    form: str
+    device: str | None
+    no_accuracy: bool
+    login: str | None
+    password: bool
+    bearer: bool
+    headers: tuple[str, ...]
+
+
+_SENT, _LOGIN = "What is sent", "Signing in"
+
+
+@command.command(cls=Command)
 @click.argument("user", metavar="USER")
 @click.argument("address", metavar="URL")
-@_options.option(
-    "What is sent",
-    "--format",
-    "form",
-    type=click.Choice(["owntracks", "overland", "osmand", "mqtt"]),
-    required=True,
-    help="OwnTracks, Overland or OsmAnd (Traccar) over HTTP, or OwnTracks over MQTT.",
+@collect(
+    "options",
+    ReceiverOptions,
+    option(
+        _SENT,
+        "--format",
+        "form",
+        type=click.Choice(["owntracks", "overland", "osmand", "mqtt"]),
+        required=True,
+        help="OwnTracks, Overland or OsmAnd (Traccar) over HTTP, or OwnTracks over MQTT.",
+    ),
+    option(
+        _SENT,
+        "--device",
+        metavar="ID",
+        help="What the receiver knows the device by, such as Traccar's identifier.",
+    ),
+    option(
+        _SENT,
+        "--no-accuracy",
+        is_flag=True,
+        help="Leave out the noise radius, for receivers that hide what is not accurate.",
+    ),
+    option(_LOGIN, "--login", metavar="NAME", help="User name at the receiver."),
+    option(
+        _LOGIN,
+        "--password",
+        is_flag=True,
+        help="Ask for the password, or read it from standard input.",
+    ),
+    option(_LOGIN, "--bearer", is_flag=True, help="Ask for a token instead, or read it."),
+    option(
+        _LOGIN,
+        "--header",
+        "headers",
+        multiple=True,
+        metavar="NAME:VALUE",
+        help="Sent along, such as X-Limit-U:alice. More than once.",
+    ),
 )
-@_options.option(
-    "What is sent",
-    "--device",
-    metavar="ID",
-    help="What the receiver knows the device by, such as Traccar's identifier.",
-)
-@_options.option(
-    "What is sent",
-    "--no-accuracy",
-    is_flag=True,
-    help="Leave out the noise radius, for receivers that hide what is not accurate.",
-)
-@_options.option("Signing in", "--login", metavar="NAME", help="User name at the receiver.")
-@_options.option(
-    "Signing in",
-    "--password",
-    is_flag=True,
-    help="Ask for the password, or read it from standard input.",
-)
-@_options.option(
-    "Signing in", "--bearer", is_flag=True, help="Ask for a token instead, or read it."
-)
-@_options.option(
-    "Signing in",
-    "--header",
-    "headers",
-    multiple=True,
-    metavar="NAME:VALUE",
-    help="Sent along, such as X-Limit-U:alice. More than once.",
-)
-@_gateway_options.where
-def add(
-    user: str,
-    address: str,
-    form: str,
-    device: str | None,
-    no_accuracy: bool,
-    login: str | None,
-    password: bool,
-    bearer: bool,
-    headers: tuple[str, ...],
-    where: Where,
-) -> None:
+@ledger_options
+def add(user: str, address: str, options: ReceiverOptions, location: LedgerLocation) -> None:
     """Send a user's releases from now on to URL, too. What is needed to sign in there is kept
     encrypted with the key of the ledger.
     """
-    told = dict(_header(header) for header in headers)
-    secret = _gateway_options.secret("Password") if password else None
-    token = _gateway_options.secret("Token") if bearer else None
-    with where.opened() as ledger:
+    headers = dict(_parse_header(header) for header in options.headers)
+    password = read_secret("Password") if options.password else None
+    token = read_secret("Token") if options.bearer else None
+    with location.open() as ledger:
         from hereish.gateway.admin import destinations
 
         number = destinations.add(
             ledger,
             user,
             address,
-            form,
-            username=login,
-            password=secret,
+            options.form,
+            username=options.login,
+            password=password,
             bearer=token,
-            headers=told or None,
-            device=device,
-            accuracy=not no_accuracy,
+            headers=headers or None,
+            device=options.device,
+            accuracy=not options.no_accuracy,
         )
         [added] = [one for one in destinations.listed(ledger, user) if one.id == number]
     click.echo(f"{number}: {added.format} to {added.address}")
     if added.note:
-        click.echo(f"hereish: note: {added.note}", err=True)
+        note(added.note)
 
 
-@command.command("list", cls=_options.Command)
+@command.command("list", cls=Command)
 @click.argument("user", metavar="USER")
-@_options.option("Other", "--json", "as_json", is_flag=True, help="The same for programs.")
-@_gateway_options.where
-def list_(user: str, as_json: bool, where: Where) -> None:
+@json_flag()
+@ledger_options
+def list_(user: str, as_json: bool, location: LedgerLocation) -> None:
     """List where a user's releases go, what waits, and why."""
-    with where.opened() as ledger:
+    with location.open() as ledger:
         from hereish.gateway.admin import destinations
 
         found = destinations.listed(ledger, user)
@@ -122,26 +132,26 @@ def list_(user: str, as_json: bool, where: Where) -> None:
         click.echo(json.dumps([one._asdict() for one in found], indent=2, ensure_ascii=False))
         return
     for one in found:
-        trouble = f"; {one.tries} tries failed: {one.trouble}" if one.tries else ""
-        click.echo(f"{one.id}: {one.format} to {one.address}, {one.waiting} waiting{trouble}")
+        failure = f"; {one.tries} tries failed: {one.trouble}" if one.tries else ""
+        click.echo(f"{one.id}: {one.format} to {one.address}, {one.waiting} waiting{failure}")
     if not found:
         click.echo("nothing is forwarded: hereish forward add USER URL --format …", err=True)
 
 
-@command.command(cls=_options.Command)
+@command.command(cls=Command)
 @click.argument("user", metavar="USER")
 @click.argument("number", type=int, metavar="NUMBER")
-@_gateway_options.where
-def remove(user: str, number: int, where: Where) -> None:
-    """Send nothing there any more, not even what waits. NUMBER is as hereish forward list says."""
-    with where.opened() as ledger:
+@ledger_options
+def remove(user: str, number: int, location: LedgerLocation) -> None:
+    """Send nothing there any more, not even what waits. NUMBER is that of hereish forward list."""
+    with location.open() as ledger:
         from hereish.gateway.admin import destinations
 
         destinations.remove(ledger, user, number)
     click.echo("removed")
 
 
-def _header(text: str) -> tuple[str, str]:
+def _parse_header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon:
         raise ParameterError(f"a header is NAME:VALUE, such as X-Limit-U:alice, found {text!r}")

@@ -1,4 +1,4 @@
-"""`hereish ledger`: looking after the gateway's ledger."""
+"""`hereish ledger`: maintenance of the gateway's ledger."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import time
 
 import click
 
-from hereish.cli import _gateway_options, _options, _units
-from hereish.cli._gateway_options import Where
+from hereish.cli import _units
+from hereish.cli._gateway_options import LedgerLocation, ledger_options
+from hereish.cli._options import YES, Command, json_flag, option
+from hereish.cli._prompts import require_consent
 
 EXAMPLE = """\b
 Examples:
@@ -17,20 +19,19 @@ Examples:
   hereish ledger accept --yes
   hereish ledger mark --yes
 """
-_JSON = _options.option("Other", "--json", "as_json", is_flag=True, help="The same for programs.")
 
 
-@click.group(epilog=EXAMPLE, short_help="looking after the gateway's ledger")
+@click.group(epilog=EXAMPLE, short_help="maintenance of the gateway's ledger")
 def command() -> None:
     """Look at the ledger, forget old releases, and go on after a restore."""
 
 
-@command.command(cls=_options.Command)
-@_JSON
-@_gateway_options.where
-def status(where: Where, as_json: bool) -> None:
-    """Say how much is in the ledger, and whether it stands at its high-water mark."""
-    with where.opened(check=False) as ledger:
+@command.command(cls=Command)
+@json_flag()
+@ledger_options
+def status(location: LedgerLocation, as_json: bool) -> None:
+    """Show how much is in the ledger, and whether it stands at its high-water mark."""
+    with location.open(check=False) as ledger:
         from hereish.gateway.admin import maintenance
 
         found = maintenance.status(ledger)
@@ -64,8 +65,8 @@ def status(where: Where, as_json: bool) -> None:
         )
 
 
-@command.command(cls=_options.Command)
-@_options.option(
+@command.command(cls=Command)
+@option(
     "What is forgotten",
     "--older-than",
     required=True,
@@ -73,55 +74,51 @@ def status(where: Where, as_json: bool) -> None:
     help="Such as 90d: releases for earlier times, those that wait to be forwarded too, ids "
     "of reports and counts.",
 )
-@_gateway_options.where
-def prune(older_than: str, where: Where) -> None:
+@ledger_options
+def prune(older_than: str, location: LedgerLocation) -> None:
     """Forget old releases. Budgets stay as they are; a report that is sent again after its release
     was forgotten gets nothing, and costs nothing.
     """
     age_s = _units.duration_s(older_than)
-    with where.opened() as ledger:
+    with location.open() as ledger:
         from hereish.gateway.admin import maintenance
 
         gone = maintenance.prune(ledger, time.time() - age_s)
     click.echo(f"forgot {', '.join(f'{count} {name}' for name, count in gone.items())}")
 
 
-@command.command(cls=_options.Command)
-@_options.option("Other", "--yes", is_flag=True, help="Do it without asking.")
-@_options.option(
-    "Other", "--anyway", is_flag=True, help="Even if the ledger stands at its high-water mark."
-)
-@_gateway_options.where
-def accept(yes: bool, anyway: bool, where: Where) -> None:
+@command.command(cls=Command)
+@YES
+@option("Other", "--anyway", is_flag=True, help="Even if the ledger stands at its high-water mark.")
+@ledger_options
+def accept(yes: bool, anyway: bool, location: LedgerLocation) -> None:
     """Go on with a ledger that was restored from a backup. What was spent after the backup is not
     in it, so every window that has begun counts as spent, for all users; a user with the window
     none has no other.
     """
-    with where.opened(check=False) as ledger:
+    with location.open(check=False) as ledger:
         from hereish.gateway.admin import maintenance
 
         if not (maintenance.status(ledger).restored or anyway):
-            click.echo("the ledger stands at its high-water mark: there is nothing to accept")
+            click.echo("the ledger stands at its high-water mark: nothing to accept")
             return
-    _gateway_options.sure(
-        "Take the present window of every user as spent, and go on from the next?", yes
-    )
-    with where.opened(check=False) as ledger:
+    require_consent("Take the present window of every user as spent, and go on from the next?", yes)
+    with location.open(check=False) as ledger:
         from hereish.gateway.admin import maintenance
 
         closed = maintenance.accept(ledger)
     click.echo(f"closed the present window of {closed} user(s); it goes on with the next one")
 
 
-@command.command(cls=_options.Command)
-@_options.option("Other", "--yes", is_flag=True, help="Do it without asking.")
-@_gateway_options.where
-def mark(yes: bool, where: Where) -> None:
+@command.command(cls=Command)
+@YES
+@ledger_options
+def mark(yes: bool, location: LedgerLocation) -> None:
     """Make a new high-water mark for a ledger that is no backup: on another machine that serves the
     same database, or after the database has moved.
     """
-    _gateway_options.sure("Is this the ledger as it was left, and not a backup of it?", yes)
-    with where.opened(check=False) as ledger:
+    require_consent("Is this the ledger as it was left, and not a backup of it?", yes)
+    with location.open(check=False) as ledger:
         from hereish.gateway.admin import maintenance
 
         last = maintenance.take_as_it_is(ledger)

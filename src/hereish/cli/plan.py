@@ -5,42 +5,55 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from typing import Any
 
 import click
 
-from hereish.cli import _forecast, _gateway_options, _options
-from hereish.cli._wording import far
+from hereish.cli import _forecast_text
+from hereish.cli._formatting import format_distance, format_rows
+from hereish.cli._gateway_options import PolicyOptions, policy_options
+from hereish.cli._options import Command, json_flag
 from hereish.core.privacy import Privacy
-from hereish.forecast import Outlook, outlook
+from hereish.forecast import Distinguishability, Forecast, Outlook, outlook
 
 EXAMPLE = """\b
 Examples:
   hereish plan --accuracy 3km
   hereish plan --level "ln 4" --radius 200m --reports 30 --json
 """
+_TERMS = {
+    "epsilon": "how much all reports of one budget may reveal per metre: smaller is more private",
+    "fresh noise": "a random place around the true one",
+    "independent noise": "fresh noise for every report, without prediction",
+}
+_TERMS_OF_PREDICTION = {
+    "guess": "the last release again; it costs no noise",
+    "test": "checks in private, with noise, whether the guess is close enough",
+    "threshold": "how close that is; if the test fails, fresh noise is drawn",
+    "break-even": "how often guesses must pass for prediction to cost less than independent noise",
+}
 
 
-@click.command(
-    cls=_options.Command, epilog=EXAMPLE, short_help="what a setting means, before it is used"
-)
-@_gateway_options.policy
-@_options.option("Other", "--json", "as_json", is_flag=True, help="The same numbers for programs.")
-def command(as_json: bool, **said: Any) -> None:
-    """Say what a setting means: how far reports lie from the truth, how many there are, when the
-    budget will be gone, and what an observer can tell. Give --accuracy or --reports. The options
+@click.command(cls=Command, epilog=EXAMPLE, short_help="what a setting means, before it is used")
+@policy_options
+@json_flag("The same numbers for programs.")
+def command(options: PolicyOptions, as_json: bool) -> None:
+    """Explain a setting: how many reports it gives, how far they lie from the truth, when the
+    budget is exhausted, and what an observer can learn. Give --accuracy or --reports. The options
     are those of hereish user add.
     """
-    policy = _gateway_options.policy_of(**said)
-    built = policy.build()
-    numbers = outlook(built)
+    policy = options.policy()
+    mechanism = policy.build()
+    numbers = outlook(mechanism)
+    expected = _forecast_text.forecast_policy(policy)
+    summary = _forecast_text.summarise(policy, numbers, expected)
     if as_json:
-        found = dataclasses.asdict(_forecast.of(policy))
-        click.echo(json.dumps(_plain(numbers) | {"forecast": found}, indent=2))
+        values = _plain(numbers) | {"forecast": dataclasses.asdict(expected), "summary": summary}
+        click.echo(json.dumps(values, indent=2))
     else:
-        click.echo(words(numbers, built.privacy))
+        click.echo(f"{summary}.\n")
+        click.echo(describe(numbers, expected, mechanism.privacy))
         click.echo()
-        _forecast.tell(policy, "plan")
+        _forecast_text.print_forecast(policy, expected, "plan")
 
 
 def _plain(numbers: Outlook) -> dict[str, object]:
@@ -56,37 +69,54 @@ def _plain(numbers: Outlook) -> dict[str, object]:
     return {key: finite(value) for key, value in dataclasses.asdict(numbers).items()}
 
 
-def words(numbers: Outlook, privacy: Privacy) -> str:
-    """The outlook in plain words."""
+def describe(numbers: Outlook, expected: Forecast, privacy: Privacy) -> str:
+    """The promise, the numbers of a setting, their terms, and what an observer can learn."""
     n = numbers
+    terms = dict(_TERMS)
     rows = [
-        ("the budget", f"eps = {n.eps_per_m:.6g} per metre"),
-        ("fresh noise lies from the truth", f"{far(n.noise_mean_m)} on average"),
-        ("", f"within {far(n.noise_90_m)} nine times out of ten"),
+        ("the privacy budget", f"epsilon = {n.eps_per_m:.6g} per metre"),
+        ("fresh noise lies from the truth", f"{format_distance(n.noise_mean_m)} on average"),
+        ("", f"within {format_distance(n.noise_90_m)} nine times out of ten"),
         ("fresh noise costs", f"{n.cost_of_noise:.2%} of the budget"),
         ("independent noise would last for", f"{n.reports_of_independent_noise} reports"),
     ]
     if n.threshold_m is not None and n.break_even is not None:
+        terms |= _TERMS_OF_PREDICTION
         rows += [
-            ("testing a guess costs", f"{n.cost_of_test:.2%} of the budget"),
-            ("a guess passes, roughly, if within", far(n.threshold_m)),
-            ("this lasts for", f"{n.reports_if_all_are_hard} reports if every guess fails"),
-            ("", f"{n.reports_if_all_are_easy} if every guess passes, without skipping"),
-            ("it pays if guesses pass more often than", f"{n.break_even:.1%}"),
+            ("a test costs", f"{n.cost_of_test:.2%} of the budget"),
+            ("threshold: a guess passes, roughly, within", format_distance(n.threshold_m)),
+            (
+                "break-even: it pays off if guesses pass",
+                f"more than {n.break_even:.1%} of the time",
+            ),
         ]
-    width = max(len(name) for name, _ in rows)
-    table = "\n".join(f"  {name.ljust(width)}   {value}" for name, value in rows)
-    told = "\n".join(f"  {_tells(t.apart_m, t.factor, t.even_odds_become)}" for t in n.tells)
+        rows += _rows_of_extremes(expected)
+    observer = "\n".join(f"  {_describe_observer(tells)}" for tells in n.tells)
     return (
-        f"For {n.covers}: {privacy}.\n\n{table}\n\n"
-        f"An observer who sees all of it, and thought two traces equally likely before, can be at "
-        f"most this sure:\n{told}\n"
+        f"For {n.covers}: {privacy}.\n\n{format_rows(rows)}\n\nThe terms:\n"
+        f"{format_rows(list(terms.items()))}\n\n"
+        "An observer who sees all reports, and thought two traces equally likely before, can be "
+        f"at most this sure which of them is the true one:\n{observer}\n"
         "These numbers are for the first reports; a plan may change as the day goes on."
     )
 
 
-def _tells(apart_m: float, factor: float, sure: float) -> str:
-    apart = f"{far(apart_m)} apart:".ljust(14)
-    if factor > 1e4:
+def _rows_of_extremes(expected: Forecast) -> list[tuple[str, str]]:
+    cases = {
+        "fails": expected.ends_if_every_guess_fails,
+        "passes": expected.ends_if_every_guess_passes,
+    }
+    counts = [
+        f"{expected.looked_ahead} or more reports if every guess {outcome}"
+        if end is None
+        else f"{end.reports} reports if every guess {outcome}"
+        for outcome, end in cases.items()
+    ]
+    return [("the budget lasts for", counts[0]), ("", counts[1])]
+
+
+def _describe_observer(tells: Distinguishability) -> str:
+    apart = f"{format_distance(tells.apart_m)} apart:".ljust(14)
+    if tells.factor > 1e4:
         return f"{apart} practically certain"
-    return f"{apart} {sure:.1%} ({factor:.3g} to 1)"
+    return f"{apart} {tells.even_odds_become:.1%} ({tells.factor:.3g} to 1)"

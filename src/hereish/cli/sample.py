@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from hereish import synthetic
-from hereish.cli import _options
+from hereish.cli._options import Command, option, output
 from hereish.core.types import Floats, Ints
 from hereish.errors import ParameterError
 from hereish.traces.formats._times import format_utc
@@ -36,9 +36,9 @@ class _Person(NamedTuple):
             yield time, lat, lon
 
 
-@click.command(cls=_options.Command, epilog=EXAMPLE, short_help="a made-up day to try things on")
-@_options.output("OUT", "Its name says how.")
-@_options.option(
+@click.command(cls=Command, epilog=EXAMPLE, short_help="a made-up day to try things on")
+@output("OUT", "The end of its name decides the format.")
+@option(
     "What is in it",
     "--users",
     type=click.IntRange(1, 10_000),
@@ -46,15 +46,13 @@ class _Person(NamedTuple):
     show_default=True,
     help="How many people.",
 )
-@_options.option(
+@option(
     "What is in it",
     "--points",
     type=click.IntRange(1, 100_000),
     help="Of each person; about 35 if not given. A logger makes thousands.",
 )
-@_options.option(
-    "What is in it", "--seed", type=int, default=9, show_default=True, help="For another day."
-)
+@option("What is in it", "--seed", type=int, default=9, show_default=True, help="For another day.")
 def command(out: str, users: int, points: int | None, seed: int) -> None:
     """Write a day of made-up people: GPX, GeoJSON, CSV, Parquet, GeoLife (.plt) or T-Drive (.txt).
 
@@ -70,12 +68,12 @@ def command(out: str, users: int, points: int | None, seed: int) -> None:
     recognized = recognize(out)
     form = None if recognized is None else recognized.name
     if form == "parquet":
-        _parquet(people, Path(out))
-    elif form in _TEXTS:
-        Path(out).write_text("".join(_TEXTS[form](people)), encoding="utf-8")
+        _write_parquet(people, Path(out))
+    elif form in _WRITERS:
+        Path(out).write_text("".join(_WRITERS[form](people)), encoding="utf-8")
     else:
-        raise ParameterError(f"a sample is one of {', '.join(_TEXTS)} or parquet, found {out}")
-    click.echo(f"{out}: {len(at_us):,} made-up points of {users} in a day")
+        raise ParameterError(f"a sample is one of {', '.join(_WRITERS)} or parquet, found {out}")
+    click.echo(f"{out}: {len(at_us):,} made-up points of {users} in one day")
 
 
 def _csv(people: list[_Person]) -> Iterator[str]:
@@ -111,7 +109,7 @@ def _geojson(people: list[_Person]) -> Iterator[str]:
 
 def _geolife(people: list[_Person]) -> Iterator[str]:
     yield "Geolife trajectory\nWGS 84\nAltitude is in Feet\nReserved 3\n0,2,255,My Track\n0\n"
-    for time, lat, lon in _alone(people).rows():
+    for time, lat, lon in _only_person(people).rows():
         date, clock = time.removesuffix("Z").split("T")
         yield f"{lat},{lon},0,-777,0,{date},{clock}\n"
 
@@ -122,13 +120,13 @@ def _tdrive(people: list[_Person]) -> Iterator[str]:
             yield f"{number},{time.removesuffix('Z').replace('T', ' ')},{lon},{lat}\n"
 
 
-def _alone(people: list[_Person]) -> _Person:
+def _only_person(people: list[_Person]) -> _Person:
     if len(people) > 1:
         raise ParameterError("a .plt file holds one person; leave out --users")
     return people[0]
 
 
-_TEXTS = {
+_WRITERS = {
     "gpx": _gpx,
     "geojson": _geojson,
     "csv": _csv,
@@ -137,7 +135,7 @@ _TEXTS = {
 }
 
 
-def _parquet(people: list[_Person], path: Path) -> None:
+def _write_parquet(people: list[_Person], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

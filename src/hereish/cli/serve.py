@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hereish.cli import _gateway_options, _options
-from hereish.cli._gateway_options import Where
+from hereish.cli._gateway_options import (
+    NOT_INSTALLED,
+    LedgerLocation,
+    describe_new_ledger,
+    format_ledger_command,
+    is_location_given,
+    ledger_options,
+)
+from hereish.cli._messages import warn
+from hereish.cli._options import RUNNING, Command, option
 from hereish.errors import HereishError, ParameterError
 
 if TYPE_CHECKING:
@@ -35,46 +43,42 @@ are under way.
 
 
 @click.command(
-    cls=_options.Command, epilog=EXAMPLE, short_help="the gateway: a phone in, a private place out"
+    cls=Command, epilog=EXAMPLE, short_help="the gateway: a phone in, a private place out"
 )
-@_options.option(
-    "How it runs", "--demo", is_flag=True, help="A made-up user and a ledger that is thrown away."
-)
-@_options.option(
-    "How it runs", "--host", default="127.0.0.1", show_default=True, help="Address to listen on."
-)
-@_options.option(
-    "How it runs",
+@option(RUNNING, "--demo", is_flag=True, help="A made-up user and a ledger that is thrown away.")
+@option(RUNNING, "--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@option(
+    RUNNING,
     "--port",
     type=click.IntRange(1, 65535),
     default=DEFAULT_PORT,
     show_default=True,
     help="Port to listen on.",
 )
-@_options.option(
-    "How it runs",
+@option(
+    RUNNING,
     "--rate",
     type=click.FloatRange(0),
     default=20.0,
     show_default=True,
     help="Points per second that each token may send; 0 for no limit.",
 )
-@_options.option(
-    "How it runs",
+@option(
+    RUNNING,
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
     help="Lines of JSON on standard error. None of them has a place in it.",
 )
-@_gateway_options.where
+@ledger_options
 def command(
     demo: bool,
     host: str,
     port: int,
     rate: float,
     log_level: str,
-    where: Where,
+    location: LedgerLocation,
 ) -> None:
     """Run the gateway: OwnTracks, Overland, OsmAnd, Traccar Client and GPSLogger report to it, and
     what goes on from it is private. A ledger is made if there is none.
@@ -86,26 +90,28 @@ def command(
         from hereish.gateway.observability import logs
         from hereish.gateway.paths import Places
     except ImportError:
-        raise ParameterError("the gateway needs more: pip install 'hereish[gateway]'") from None
-    _unless_taken(host, port)
-    reached = public_address(host)
-    if reached is not None:
-        _options.warn(reached)
+        raise ParameterError(NOT_INSTALLED) from None
+    _check_port(host, port)
+    warning = warning_if_public(host)
+    if warning is not None:
+        warn(warning)
     logs.set_up(log_level)
     folder = Path(tempfile.mkdtemp(prefix="hereish-demo-")) if demo else None
     try:
         if folder is not None:
-            if _says_where():
-                raise ParameterError("--demo has a ledger of its own; leave out where it is")
+            if is_location_given():  # the environment is not meant for a demo
+                raise ParameterError(
+                    "--demo has a ledger of its own: leave out --database, --key-file and --mark"
+                )
             os.environ.pop("HEREISH_KEY", None)
-            found = Places(f"sqlite:///{folder / 'ledger.db'}", folder / "key", folder / "mark")
+            paths = Places(f"sqlite:///{folder / 'ledger.db'}", folder / "key", folder / "mark")
         else:
-            found = where.places()
-        ledger = Ledger.open(found)
+            paths = location.paths()
+        ledger = Ledger.open(paths)
         if ledger.made and not demo:
             # Not on standard error, where the log is: lines of JSON.
-            click.echo(_gateway_options.made_new(found))
-        click.echo(_demo(ledger, host, port) if demo else _hello(ledger, host, port))
+            click.echo(describe_new_ledger(paths))
+        click.echo(_set_up_demo(ledger, host, port) if demo else _greeting(ledger, host, port))
         if not serve(create_app(ledger, per_s=rate), host, port):
             raise HereishError(f"the gateway could not start on {host} port {port}")
     finally:
@@ -113,15 +119,8 @@ def command(
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _says_where() -> bool:
-    """Whether the command line says it; what the environment says is not meant for a demo."""
-    ctx = click.get_current_context()
-    said = (ctx.get_parameter_source(name) for name in Where._fields)
-    return click.core.ParameterSource.COMMANDLINE in said
-
-
-def _unless_taken(host: str, port: int) -> None:
-    """Say it before anything is made, in words of ours."""
+def _check_port(host: str, port: int) -> None:
+    """Before anything is made, and with a message of ours."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.socket(family) as probe:
@@ -134,12 +133,12 @@ def _unless_taken(host: str, port: int) -> None:
         ) from None
 
 
-def public_address(host: str) -> str | None:
-    """What to say if others than this machine can reach the address."""
+def warning_if_public(host: str) -> str | None:
+    """A warning if other machines can reach the address."""
     try:
         found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
     except OSError:
-        return None  # it cannot be listened on either, and that is said
+        return None  # it cannot be listened on either, which fails later
     addresses = [ipaddress.ip_address(str(one).partition("%")[0]) for one in found]
     if all((getattr(one, "ipv4_mapped", None) or one).is_loopback for one in addresses):
         return None
@@ -150,28 +149,28 @@ def public_address(host: str) -> str | None:
     )
 
 
-def _address(host: str, port: int) -> str:
+def _url(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _hello(ledger: Ledger, host: str, port: int) -> str:
+def _greeting(ledger: Ledger, host: str, port: int) -> str:
     from hereish.gateway.admin import accounts
 
-    words = f"hereish listens on {_address(host, port)}, and ends with Ctrl-C."
+    text = f"hereish listens on {_url(host, port)}, and ends with Ctrl-C."
     if not accounts.listed(ledger):
-        first = _gateway_options.hint("user add", "NAME", accuracy="3km")
-        words += f" There is no user yet: {first}"
-    return words
+        first = format_ledger_command("user add", "NAME", accuracy="3km")
+        text += f" There is no user yet: {first}"
+    return text
 
 
-def _demo(ledger: Ledger, host: str, port: int) -> str:
+def _set_up_demo(ledger: Ledger, host: str, port: int) -> str:
     from hereish.gateway.admin import accounts
     from hereish.gateway.ledger.policy import Policy
 
     policy = Policy(math.log(10), 100.0, accuracy_m=3000.0, interval_s=10.0)
     accounts.add_user(ledger, "demo", policy)
     token = accounts.new_token(ledger, "demo", "phone", show_release=True)
-    at = _address(host, port)
+    at = _url(host, port)
     now = "'\"$(date -u +%Y-%m-%dT%H:%M:%SZ)\"'"
     return (
         f"A user named demo, with a ledger that is thrown away at the end.\n\n"

@@ -1,4 +1,4 @@
-"""`hereish token`: what a device signs in with."""
+"""`hereish token`: credentials of devices."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hereish.cli import _gateway_options, _options, _units
-from hereish.cli._gateway_options import Where
+from hereish.cli import _units
+from hereish.cli._gateway_options import LedgerLocation, ledger_options
+from hereish.cli._options import Command, option
+from hereish.cli._prompts import read_secret
 
 if TYPE_CHECKING:
     from hereish.gateway.admin.accounts import PrimaryDevice
@@ -20,49 +22,49 @@ Examples:
 """
 
 
-@click.group(epilog=EXAMPLE, short_help="what a device signs in with")
+@click.group(epilog=EXAMPLE, short_help="credentials of devices")
 def command() -> None:
     """Make and revoke tokens. A token belongs to one device of one user; it is shown once.
 
     One device of a user is the primary one, and its reports count. Those of other devices count
-    only when it has been silent for a while; otherwise they are told the last release, for free.
+    only when it has been silent for a while; otherwise they get the last release, for free.
     """
 
 
-@command.command(cls=_options.Command)
+@command.command(cls=Command)
 @click.argument("user", metavar="USER")
-@_options.option("The device", "--device", required=True, metavar="NAME", help="What to call it.")
-@_options.option(
+@option("The device", "--device", required=True, metavar="NAME", help="What to call it.")
+@option(
     "The device",
     "--show-release",
     is_flag=True,
     help="Answer OwnTracks with what was released, as a friend on its map.",
 )
-@_options.option(
+@option(
     "The device",
     "--passphrase",
     is_flag=True,
     help="Ask for the encryption key of the OwnTracks app, or read it from standard input.",
 )
-@_options.option(
+@option(
     "The device",
     "--primary",
     is_flag=True,
     help="Choose it as the primary device. Unless one was chosen it is the one with the newest "
     "token.",
 )
-@_gateway_options.where
+@ledger_options
 def new(
     user: str,
     device: str,
     show_release: bool,
     passphrase: bool,
     primary: bool,
-    where: Where,
+    location: LedgerLocation,
 ) -> None:
     """Make a token for a device, and print it. It cannot be shown again."""
-    secret = _gateway_options.secret("OwnTracks encryption key") if passphrase else None
-    with where.opened() as ledger:
+    secret = read_secret("OwnTracks encryption key") if passphrase else None
+    with location.open() as ledger:
         from hereish.gateway.admin import accounts
         from hereish.gateway.http.protocols import owntracks
 
@@ -79,46 +81,46 @@ def new(
         first = accounts.primary_device(ledger, user)
     click.echo(token)
     click.echo("Keep it like a password: it is not shown again.", err=True)
-    click.echo(_in_words(user, first), err=True)
+    click.echo(_describe_primary(user, first), err=True)
 
 
-@command.command(cls=_options.Command)
+@command.command(cls=Command)
 @click.argument("user", metavar="USER")
 @click.argument("device", metavar="DEVICE")
-@_options.option(
+@option(
     "The device",
     "--silence",
     metavar="DURATION",
-    help="How long it must be silent before other devices count, such as 2h. Unless this was ever "
-    "said it is twice the interval between reports, and at least an hour. 0: all devices count "
+    help="How long it must be silent before other devices count, such as 2h. If never "
+    "given it is twice the interval between reports, and at least an hour. 0: all devices count "
     "alike.",
 )
-@_gateway_options.where
-def primary(user: str, device: str, silence: str | None, where: Where) -> None:
+@ledger_options
+def primary(user: str, device: str, silence: str | None, location: LedgerLocation) -> None:
     """Choose the device whose reports count. It applies from the next report on."""
     silence_s = None
     if silence is not None:
         silence_s = 0.0 if silence == "0" else _units.duration_s(silence)
-    with where.opened() as ledger:
+    with location.open() as ledger:
         from hereish.gateway.admin import accounts
 
         first = accounts.set_primary(ledger, user, device, silence_s=silence_s)
-    click.echo(_in_words(user, first))
+    click.echo(_describe_primary(user, first))
 
 
-@command.command(cls=_options.Command)
+@command.command(cls=Command)
 @click.argument("token", metavar="TOKEN")
-@_gateway_options.where
-def revoke(token: str, where: Where) -> None:
+@ledger_options
+def revoke(token: str, location: LedgerLocation) -> None:
     """Never take a token again. TOKEN is its id, as hereish user show lists it, or all of it."""
-    with where.opened() as ledger:
+    with location.open() as ledger:
         from hereish.gateway.admin import accounts
 
         accounts.revoke_token(ledger, token)
     click.echo("revoked")
 
 
-def _in_words(user: str, first: PrimaryDevice) -> str:
+def _describe_primary(user: str, first: PrimaryDevice) -> str:
     if first.silence_s == 0.0:
         return f"All devices of {user} count alike."
     return (

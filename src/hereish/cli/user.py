@@ -5,13 +5,23 @@ from __future__ import annotations
 import dataclasses
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from hereish.cli import _forecast, _gateway_options, _options
-from hereish.cli._gateway_options import Where
-from hereish.cli._wording import far
+from hereish.cli import _forecast_text
+from hereish.cli._command_lines import is_on_command_line
+from hereish.cli._formatting import format_distance, format_rows
+from hereish.cli._gateway_options import (
+    LedgerLocation,
+    PolicyOptions,
+    format_ledger_command,
+    ledger_options,
+    policy_options,
+)
+from hereish.cli._messages import note
+from hereish.cli._options import YES, Command, json_flag
+from hereish.cli._prompts import require_consent
 
 if TYPE_CHECKING:
     from hereish.gateway.admin.accounts import Account
@@ -28,7 +38,6 @@ Examples:
   hereish user enable alice
   hereish user delete bob --yes
 """
-_JSON = _options.option("Other", "--json", "as_json", is_flag=True, help="The same for programs.")
 
 
 @click.group(epilog=EXAMPLE, short_help="who may use the gateway, and with which policy")
@@ -38,50 +47,50 @@ def command() -> None:
     """
 
 
-@command.command(cls=_options.Command)
+@command.command(cls=Command)
 @click.argument("name", metavar="NAME")
-@_gateway_options.policy
-@_gateway_options.where
-def add(name: str, where: Where, **said: Any) -> None:
+@policy_options
+@ledger_options
+def add(name: str, location: LedgerLocation, options: PolicyOptions) -> None:
     """Add a user with a policy. Give --accuracy or --reports."""
-    policy = _gateway_options.policy_of(**said)
-    with where.opened() as ledger:
+    policy = options.policy()
+    with location.open() as ledger:
         from hereish.gateway.admin import accounts
 
         accounts.add_user(ledger, name, policy)
     click.echo(f"added {name}. {policy.build().guarantee}")
-    _forecast.tell(policy, "user policy", name)
-    token = _gateway_options.hint("token new", name, device="phone")
+    _print_forecast(policy, name)
+    token = format_ledger_command("token new", name, device="phone")
     click.echo(f"Now a token for each device: {token}")
     _note_utc(policy)
 
 
-@command.command(cls=_options.Command)
+@command.command(cls=Command)
 @click.argument("name", metavar="NAME")
-@_gateway_options.policy
-@_gateway_options.where
-def policy(name: str, where: Where, **said: Any) -> None:
+@policy_options
+@ledger_options
+def policy(name: str, location: LedgerLocation, options: PolicyOptions) -> None:
     """Give a user another policy. It applies from the next window on, so that no window's budget is
-    spent twice. All of it is said anew: what is left out has its default.
+    spent twice. It replaces the whole policy: what is left out has its default.
     """
-    new = _gateway_options.policy_of(**said)
-    with where.opened() as ledger:
+    new = options.policy()
+    with location.open() as ledger:
         from hereish.gateway.admin import accounts
 
         version = accounts.set_policy(ledger, name, new)
         waits = accounts.shown(ledger, name).waiting is not None
     when = "from the next window on" if waits else "from now on: nothing was reported yet"
     click.echo(f"policy {version} of {name} applies {when}. {new.build().guarantee}")
-    _forecast.tell(new, "user policy", name)
+    _print_forecast(new, name)
     _note_utc(new)
 
 
-@command.command("list", cls=_options.Command)
-@_JSON
-@_gateway_options.where
-def list_(where: Where, as_json: bool) -> None:
+@command.command("list", cls=Command)
+@json_flag()
+@ledger_options
+def list_(location: LedgerLocation, as_json: bool) -> None:
     """List the users."""
-    with where.opened() as ledger:
+    with location.open() as ledger:
         from hereish.gateway.admin import accounts
 
         found = accounts.listed(ledger)
@@ -90,82 +99,92 @@ def list_(where: Where, as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
     for name, disabled_s in found:
-        click.echo(name if disabled_s is None else f"{name}  (disabled {_date(disabled_s)})")
+        click.echo(name if disabled_s is None else f"{name}  (disabled {_format_time(disabled_s)})")
     if not found:
-        first = _gateway_options.hint("user add", "NAME", accuracy="3km")
-        click.echo(f"there is no user yet: {first}", err=True)
+        first = format_ledger_command("user add", "NAME", accuracy="3km")
+        click.echo(f"no user yet: {first}", err=True)
 
 
-@command.command(cls=_options.Command)
+@command.command(cls=Command)
 @click.argument("name", metavar="NAME")
-@_JSON
-@_gateway_options.where
-def show(name: str, where: Where, as_json: bool) -> None:
+@json_flag()
+@ledger_options
+def show(name: str, location: LedgerLocation, as_json: bool) -> None:
     """Show a user: policy, budget, devices. No place is shown, not even a released one."""
-    with where.opened() as ledger:
+    with location.open() as ledger:
         from hereish.gateway.admin import accounts, destinations
 
         account = accounts.shown(ledger, name)
         forwards = len(destinations.listed(ledger, name))
-    click.echo(_as_json(account, forwards) if as_json else _in_words(account, forwards))
+    click.echo(
+        _account_as_json(account, forwards) if as_json else _describe_account(account, forwards)
+    )
 
 
-@command.command(cls=_options.Command)
+@command.command(cls=Command)
 @click.argument("name", metavar="NAME")
-@_gateway_options.where
-def disable(name: str, where: Where) -> None:
+@ledger_options
+def disable(name: str, location: LedgerLocation) -> None:
     """Refuse all tokens of a user, and forward nothing."""
-    _set_disabled(name, True, where)
+    _set_disabled(name, True, location)
 
 
-@command.command(cls=_options.Command)
+@command.command(cls=Command)
 @click.argument("name", metavar="NAME")
-@_gateway_options.where
-def enable(name: str, where: Where) -> None:
+@ledger_options
+def enable(name: str, location: LedgerLocation) -> None:
     """Take the tokens of a disabled user again."""
-    _set_disabled(name, False, where)
+    _set_disabled(name, False, location)
 
 
-@command.command(cls=_options.Command)
+@command.command(cls=Command)
 @click.argument("name", metavar="NAME")
-@_options.option("Other", "--yes", is_flag=True, help="Do it without asking.")
-@_gateway_options.where
-def delete(name: str, yes: bool, where: Where) -> None:
+@YES
+@ledger_options
+def delete(name: str, yes: bool, location: LedgerLocation) -> None:
     """Delete a user and all that was released. The name cannot be used again: that would be a
     second budget for the same days.
     """
-    _gateway_options.sure(f"Delete {name} and all their releases for ever?", yes)
-    with where.opened() as ledger:
+    require_consent(f"Delete {name} and all their releases for ever?", yes)
+    with location.open() as ledger:
         from hereish.gateway.admin import accounts
 
         accounts.delete_user(ledger, name)
     click.echo(f"deleted {name}. Backups made before this still hold their releases")
 
 
-def _set_disabled(name: str, disabled: bool, where: Where) -> None:
-    with where.opened() as ledger:
+def _set_disabled(name: str, disabled: bool, location: LedgerLocation) -> None:
+    with location.open() as ledger:
         from hereish.gateway.admin import accounts
 
         accounts.set_disabled(ledger, name, disabled)
     click.echo(f"{name} is {'disabled' if disabled else 'enabled'}")
 
 
+def _print_forecast(policy: Policy, name: str) -> None:
+    expected = _forecast_text.forecast_policy(policy)
+    _forecast_text.print_forecast(policy, expected, "user policy", name)
+
+
 def _note_utc(policy: Policy) -> None:
     """A day that begins in the middle of somebody's day is seldom meant."""
-    if policy.window == "day" and "time_zone" not in _options.said():
-        click.echo(
-            "hereish: note: days begin at midnight UTC; give --time-zone, such as Europe/Helsinki, "
-            "for those of where the user lives",
-            err=True,
+    if policy.window == "day" and not is_on_command_line("time_zone"):
+        note(
+            "days begin at midnight UTC; give --time-zone, such as Europe/Helsinki, for those of "
+            "where the user lives"
         )
 
 
-def _date(at_s: float) -> str:
+def _format_time(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _policy_in_words(policy: Policy) -> str:
-    aim = f"about {policy.reports} reports" if policy.reports else far(policy.accuracy_m or 0.0)
+def _describe_policy(policy: Policy) -> str:
+    aim = (
+        f"about {policy.reports} reports"
+        if policy.reports
+        else format_distance(policy.accuracy_m or 0.0)
+    )
     parts = [
         f"{policy.mechanism}, {aim}",
         f"reports at least {policy.interval_s:g} s apart",
@@ -173,52 +192,52 @@ def _policy_in_words(policy: Policy) -> str:
     ]
     parts[-1] += " when the budget is spent"
     if policy.skip_kmh is not None:
-        parts.append(f"tests spared below {policy.skip_kmh:g} km/h")
+        parts.append(f"tests skipped below {policy.skip_kmh:g} km/h")
     return "; ".join(parts)
 
 
-def _as_json(account: Account, forwards: int) -> str:
+def _account_as_json(account: Account, forwards: int) -> str:
     def plain(value: object) -> object:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return dataclasses.asdict(value)
         return str(value)
 
-    told = account._asdict() | {
+    values = account._asdict() | {
         "standing": account.standing._asdict() | {"remaining": account.standing.remaining},
         "tokens": [token._asdict() for token in account.tokens],
         "destinations": forwards,
     }
-    return json.dumps(told, indent=2, default=plain, ensure_ascii=False)
+    return json.dumps(values, indent=2, default=plain, ensure_ascii=False)
 
 
-def _in_words(account: Account, forwards: int) -> str:
+def _describe_account(account: Account, forwards: int) -> str:
     standing, policy = account.standing, account.policy
     spent = standing.spent / standing.total
     state = "the budget is spent" if standing.exhausted else f"{1 - spent:.1%} of it is left"
     if standing.closed:
-        state = "and no more is paid out: the window was closed after a restore"
+        state = "and no more is released: the window was closed after a restore"
     rows = [
-        ("added", _date(account.created_s)),
+        ("added", _format_time(account.created_s)),
         ("promise", account.guarantee),
-        ("policy", f"version {account.version}: {_policy_in_words(policy)}"),
+        ("policy", f"version {account.version}: {_describe_policy(policy)}"),
         ("budget", f"{spent:.1%} spent in {standing.reports} reports, {state}"),
-        ("", f"it covers {standing.window}"),
+        ("", f"covers {standing.window}"),
         ("ledger", f"{account.entries} entries, forwarded to {forwards} destination(s)"),
     ]
     if account.waiting is not None:
-        rows.insert(3, ("", f"waits for a later window: {_policy_in_words(account.waiting)}"))
+        rows.insert(3, ("", f"waits for a later window: {_describe_policy(account.waiting)}"))
     if account.disabled_s is not None:
-        rows.insert(0, ("disabled", _date(account.disabled_s)))
+        rows.insert(0, ("disabled", _format_time(account.disabled_s)))
     for token in account.tokens:
-        marks = [f"made {_date(token.created_s)}"]
-        marks += ["primary device"] if token.device == account.primary_device else []
-        marks += ["OwnTracks passphrase"] if token.encrypted else []
-        marks += ["shows releases"] if token.show_release else []
-        marks += [f"revoked {_date(token.revoked_s)}"] if token.revoked_s is not None else []
-        rows.append((f"token {token.id}", f"{token.device}: {', '.join(marks)}"))
+        details = [f"made {_format_time(token.created_s)}"]
+        details += ["primary device"] if token.device == account.primary_device else []
+        details += ["OwnTracks passphrase"] if token.encrypted else []
+        details += ["shows releases"] if token.show_release else []
+        details += (
+            [f"revoked {_format_time(token.revoked_s)}"] if token.revoked_s is not None else []
+        )
+        rows.append((f"token {token.id}", f"{token.device}: {', '.join(details)}"))
     if not account.tokens:
-        new = _gateway_options.hint("token new", account.name, device="phone")
+        new = format_ledger_command("token new", account.name, device="phone")
         rows.append(("tokens", f"none yet: {new}"))
-    width = max(len(name) for name, _ in rows)
-    table = "\n".join(f"  {name.ljust(width)}   {value}" for name, value in rows)
-    return f"{account.name}\n{table}"
+    return f"{account.name}\n{format_rows(rows)}"

@@ -23,6 +23,7 @@ from hereish.core.spaces import Sphere
 from hereish.core.types import Bools, Floats
 from hereish.evaluation.metrics import Outcome
 from hereish.evaluation.sampling import Queries
+from hereish.evaluation.study_settings import Manager, StudySettings
 
 _DELTA, _GAMMA, _ETA_RATE, _ETA_UTILITY = 0.9, 0.8, 0.6, 0.5
 _EXPECTED, _LEARN_AFTER = 0.75, 8
@@ -63,22 +64,19 @@ class SkipBeforeLast:
 
 
 def run(
-    privacy: Privacy,
-    manager: str,
-    skip: SkipBySpeed | None,
-    queries: Queries,
-    seed: int,
-    accuracy_m: float,
-    reports: int,
+    settings: StudySettings, manager: Manager, skip: bool, queries: Queries, seed: int
 ) -> Outcome:
     """What their program would have done, as far as its rules are known."""
+    privacy, reports = settings.privacy, settings.reports
     eps = privacy.eps_per_m
     unbounded = Privacy(privacy.level * _UNBOUNDED, privacy.radius_m)
     c_noise, c_test = Sphere().c_noise(_DELTA), LaplaceTest().c_test(_DELTA)
-    rule: SkipRule | None = skip
+    by_speed = SkipBySpeed(kmh=settings.skip_kmh) if skip else None
+    rule: SkipRule | None = by_speed
     most = None
     if manager == "fixed_utility":
-        utility = FixedUtility(accuracy_m, Constants(c_noise, c_test, _ETA_UTILITY, _GAMMA))
+        constants = Constants(c_noise, c_test, _ETA_UTILITY, _GAMMA)
+        utility = FixedUtility(settings.accuracy_m, constants)
         first_test = float(utility.plan.eps_test)
         m = PredictiveMechanism(unbounded, utility, skip=rule)
     else:
@@ -86,16 +84,16 @@ def run(
         rate = FixedRate(eps / reports, _EXPECTED, _LEARN_AFTER, constants)
         tested = rate.rate / ((1.0 - _EXPECTED) + constants.k)
         first_test = constants.k * tested
-        first_noise = tested if skip is None else rate.rate
-        extra = first_test if skip is None else 0.0
+        first_noise = rate.rate if skip else tested
+        extra = 0.0 if skip else first_test
         plan = LastStep(rate, eps, reports, first_noise, extra)
-        if skip is not None:
-            rule = SkipBeforeLast(skip, reports)
+        if by_speed is not None:
+            rule = SkipBeforeLast(by_speed, reports)
         m, most = PredictiveMechanism(unbounded, plan, skip=rule), reports
-    return _stopped(m, queries, seed, eps, first_test if skip is None else 0.0, most)
+    return _stop_after_budget(m, queries, seed, eps, 0.0 if skip else first_test, most)
 
 
-def _stopped(
+def _stop_after_budget(
     m: PredictiveMechanism,
     queries: Queries,
     seed: int,
@@ -111,18 +109,9 @@ def _stopped(
     cost[starts] += first_test
     total = np.cumsum(cost)
     before = total - cost - np.repeat(total[starts] - cost[starts], lengths)
-    place = np.arange(len(cost)) - np.repeat(starts, lengths)
     reported = out.released & (before < eps)
     if most is not None:
-        reported &= place < most
-    error_m = np.full(len(cost), np.nan)
-    error_m[reported] = m.space.distance(queries.points[reported], out.value[reported])
-    untested = reported & ~out.hard & ~np.isfinite(out.threshold)
-    return Outcome(
-        reported,
-        out.hard & reported,
-        untested,
-        error_m,
-        np.where(reported, eps_test, 0.0),
-        np.where(reported, cost, 0.0),
+        reported &= queries.index_in_trace < most
+    return Outcome.of_releases(m, queries, out, reported)._replace(
+        eps_test=np.where(reported, eps_test, 0.0), cost=np.where(reported, cost, 0.0)
     )

@@ -1,16 +1,14 @@
-"""Where predicting stops to pay: above which p independent noise would have spent less."""
+"""Where prediction stops paying off: above which p independent noise would have spent less."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from hereish.core.mechanism import fixed_utility
-from hereish.evaluation.configurations import Setting
-
-Row = dict[str, Any]
+from hereish.evaluation.study import Row
+from hereish.evaluation.study_settings import StudySettings
 
 
 class Payoff(NamedTuple):
@@ -21,7 +19,7 @@ class Payoff(NamedTuple):
     break_even: float
 
 
-def payoff(rows: Sequence[Row], setting: Setting) -> Payoff:
+def find_payoff(rows: Sequence[Row], settings: StudySettings) -> Payoff:
     """For fixed utility without skipping, in rows of one data set and sampling."""
     own = [row for row in rows if row["manager"] == "fixed_utility" and not row["skip"]]
     ours, theirs = (
@@ -29,14 +27,13 @@ def payoff(rows: Sequence[Row], setting: Setting) -> Payoff:
         for name in ("predictive", "independent")
     )
     ps = sorted(p for p in ours if p is not None and p in theirs)
-    m = fixed_utility(setting.privacy, setting.accuracy_m)
-    even = m.break_even or 0.0
-    dearer = [ours[p]["rate"] - theirs[p]["rate"] for p in ps]
-    rarer = [even - ours[p]["prediction_rate"] for p in ps]
-    return Payoff(_crosses(ps, dearer), _crosses(ps, rarer), even)
+    break_even = settings.describe("fixed_utility").build().break_even or 0.0
+    extra_cost = [ours[p]["rate"] - theirs[p]["rate"] for p in ps]
+    shortfall = [break_even - ours[p]["prediction_rate"] for p in ps]
+    return Payoff(_crossing(ps, extra_cost), _crossing(ps, shortfall), break_even)
 
 
-def _crosses(ps: Sequence[float], values: Sequence[float]) -> float | None:
+def _crossing(ps: Sequence[float], values: Sequence[float]) -> float | None:
     """Where values that begin below 0 first rise above it, between the p that were tried."""
     above = np.flatnonzero(np.array(values) > 0.0)
     if not len(above) or above[0] == 0:

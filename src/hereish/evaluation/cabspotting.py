@@ -1,4 +1,4 @@
-"""Cabspotting as published: a file a cab, `latitude longitude occupied unixtime`, newest first."""
+"""Cabspotting as published: one file per cab, lines `lat lon occupied unixtime`, newest first."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from hereish.evaluation.dataset import Trajectories
 _NAMES = "new_*.txt"
 
 
-def files(name: str) -> list[Path]:
+def find_files(name: str) -> list[Path]:
     """The files of the cabs, if this is a folder of them."""
     folder = Path(name)
     return sorted(folder.rglob(_NAMES)) if folder.is_dir() else []
 
 
 def load(paths: list[Path]) -> Trajectories:
-    """One trajectory a cab. Lines that cannot be read are left out."""
+    """One trajectory per cab. Lines that cannot be read are left out."""
     tables = [_table(path) for path in paths]
     lengths = [len(table) for table in tables]
-    every = np.concatenate(tables)
-    if not len(every):
-        raise PointError("there are no points in it that can be used")
+    rows = np.concatenate(tables)
+    if not len(rows):
+        raise PointError("found no usable point")
     kept = [i for i, length in enumerate(lengths) if length]
     return Trajectories(
         "cabspotting",
-        every[:, 2],
-        np.ascontiguousarray(every[:, :2]),
+        rows[:, 2],
+        np.ascontiguousarray(rows[:, :2]),
         np.r_[0, np.cumsum([lengths[i] for i in kept])],
         np.arange(len(kept)),
         len(kept),

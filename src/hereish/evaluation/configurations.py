@@ -14,44 +14,25 @@ import numpy as np
 from hereish.core.batch import sanitize
 from hereish.core.budget import Plan
 from hereish.core.decision import TestThenNoise
-from hereish.core.mechanism import (
-    DoesNotPayOffWarning,
-    PredictiveMechanism,
-    fixed_rate,
-    fixed_utility,
-    independent,
-)
-from hereish.core.privacy import Privacy
+from hereish.core.mechanism import DoesNotPayOffWarning, PredictiveMechanism
 from hereish.core.run import Run
-from hereish.core.skip import SkipBySpeed
 from hereish.core.spaces import Space, Sphere
 from hereish.core.types import Bools, Floats, PerLane
 from hereish.evaluation import authors_program
 from hereish.evaluation.metrics import Outcome
 from hereish.evaluation.sampling import Queries
+from hereish.evaluation.study_settings import MANAGERS, Manager, StudySettings
 
-MANAGERS = ("fixed_rate", "fixed_utility")
 # Of a square of side 1 and a point anywhere in it: nine out of ten lie within this of the centre.
 _SQUARE_90 = 0.5352
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What the study asks of everybody. The defaults are the paper's."""
-
-    privacy: Privacy = Privacy(math.log(10), 100)  # noqa: RUF009  # frozen, safe to share
-    accuracy_m: float = 3000.0
-    reports: int = 30
-    skip_kmh: float = 30.0
-    as_published: bool = False
-
-
-@dataclass(frozen=True)
 class Configuration:
-    """A mechanism, what keeps its budget, and whether it skips tests. `private` says if it is."""
+    """A mechanism, its budget manager, and whether it skips tests."""
 
     mechanism: str
-    manager: str
+    manager: Manager
     skip: bool
     run: Callable[[Queries, int], Outcome]
     private: bool = True
@@ -61,85 +42,81 @@ class Configuration:
         return f"{self.mechanism}_{self.manager}{'_skip' if self.skip else ''}"
 
 
-def configurations(setting: Setting) -> list[Configuration]:
+def configurations(settings: StudySettings) -> list[Configuration]:
     """All rows of the table for one p."""
     rows = []
     for manager in MANAGERS:
         for skip in (False, True):
-            run = partial(_predictive, setting, manager, skip)
+            run = partial(_run_predictive, settings, manager, skip)
             rows.append(Configuration("predictive", manager, skip, run))
+        independent = partial(_run_independent, settings, manager)
+        rounding = partial(_run_rounding, settings, manager)
+        repeat = partial(_run_repeat, settings, manager)
         rows += [
-            Configuration("independent", manager, False, partial(_independent, setting, manager)),
-            Configuration("rounding", manager, False, partial(_rounded, setting, manager), False),
-            Configuration("repeat", manager, False, partial(_repeated, setting, manager), False),
+            Configuration("independent", manager, False, independent),
+            Configuration("rounding", manager, False, rounding, private=False),
+            Configuration("repeat", manager, False, repeat, private=False),
         ]
     return rows
 
 
-def outcome(m: PredictiveMechanism, queries: Queries, seed: int) -> Outcome:
+def run_mechanism(m: PredictiveMechanism, queries: Queries, seed: int) -> Outcome:
     """What a mechanism of the library does."""
     out = sanitize(m, queries.points, queries.at_s, queries.offsets, seed=seed)
-    reported = out.released
-    error_m = np.full(len(reported), np.nan)
-    error_m[reported] = m.space.distance(queries.points[reported], out.value[reported])
-    untested = reported & ~out.hard & ~np.isfinite(out.threshold)
-    return Outcome(reported, out.hard, untested, error_m, out.eps_test, out.cost)
+    return Outcome.of_releases(m, queries, out, out.released)
 
 
-def _predictive(setting: Setting, manager: str, skip: bool, queries: Queries, seed: int) -> Outcome:
-    rule = SkipBySpeed(kmh=setting.skip_kmh) if skip else None
-    if setting.as_published:
-        return authors_program.run(
-            setting.privacy, manager, rule, queries, seed, setting.accuracy_m, setting.reports
-        )
+def _run_predictive(
+    settings: StudySettings, manager: Manager, skip: bool, queries: Queries, seed: int
+) -> Outcome:
+    if settings.as_published:
+        return authors_program.run(settings, manager, skip, queries, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DoesNotPayOffWarning)
-        if manager == "fixed_utility":
-            return outcome(
-                fixed_utility(setting.privacy, setting.accuracy_m, skip=rule), queries, seed
-            )
-        m = fixed_rate(setting.privacy, setting.reports, skip=rule)
-    return _planned(setting.reports, m, queries, seed)
-
-
-def _independent(setting: Setting, manager: str, queries: Queries, seed: int) -> Outcome:
+        m = settings.describe(manager, skip=skip).build()
     if manager == "fixed_utility":
-        m = independent(setting.privacy, accuracy_m=setting.accuracy_m)
-        return outcome(m, queries, seed)
-    return outcome(independent(setting.privacy, reports=setting.reports), queries, seed)
+        return run_mechanism(m, queries, seed)
+    return _run_planned(settings.reports, m, queries, seed)
 
 
-def _planned(most: int, m: PredictiveMechanism, queries: Queries, seed: int) -> Outcome:
+def _run_independent(
+    settings: StudySettings, manager: Manager, queries: Queries, seed: int
+) -> Outcome:
+    return run_mechanism(settings.describe(manager, "independent").build(), queries, seed)
+
+
+def _run_planned(reports: int, m: PredictiveMechanism, queries: Queries, seed: int) -> Outcome:
     """A plan for n reports ends with the n-th, whatever is left of the budget."""
-    lengths = np.diff(queries.offsets)
-    place = np.arange(len(queries.at_s)) - np.repeat(queries.offsets[:-1], lengths)
-    inside = place < most
-    short = outcome(m, queries.first(most), seed)
+    inside = queries.index_in_trace < reports
+    planned = run_mechanism(m, queries.first(reports), seed)
     columns: list[Any] = []
-    for column in short:
-        whole = np.zeros(len(inside), dtype=column.dtype)
-        whole[inside] = column
-        columns.append(whole)
+    for column in planned:
+        full = np.zeros(len(inside), dtype=column.dtype)
+        full[inside] = column
+        columns.append(full)
     return Outcome(*columns)
 
 
-def _rounded(setting: Setting, manager: str, queries: Queries, seed: int) -> Outcome:
+def _run_rounding(
+    settings: StudySettings, manager: Manager, queries: Queries, seed: int
+) -> Outcome:
     """Rounding to a grid as coarse as the independent noise is wide. Not private: no noise."""
-    reach_m = _independent_90_m(setting, manager)
+    reach_m = _independent_90_m(settings, manager)
     side_deg = math.degrees(reach_m / _SQUARE_90 / 6_371_008.8)
     lat = (np.floor(queries.points[:, 0] / side_deg) + 0.5) * side_deg
     wide = side_deg / np.maximum(np.cos(np.radians(lat)), 1e-3)
     lon = (np.floor(queries.points[:, 1] / wide) + 0.5) * wide
     moved = np.column_stack([np.clip(lat, -90.0, 90.0), np.clip(lon, -180.0, 180.0)])
     error_m = Sphere().distance(queries.points, moved)
-    every = np.ones(len(error_m), dtype=np.bool_)
-    return Outcome(every, every, ~every, error_m, np.zeros(len(every)), np.zeros(len(every)))
+    all_true = np.ones(len(error_m), dtype=np.bool_)
+    nothing = np.zeros(len(error_m))
+    return Outcome(all_true, all_true, ~all_true, error_m, nothing, nothing)
 
 
-def _independent_90_m(setting: Setting, manager: str) -> float:
+def _independent_90_m(settings: StudySettings, manager: Manager) -> float:
     if manager == "fixed_utility":
-        return setting.accuracy_m
-    return Sphere().c_noise(0.9) * setting.reports / setting.privacy.eps_per_m
+        return settings.accuracy_m
+    return Sphere().c_noise(0.9) * settings.reports / settings.privacy.eps_per_m
 
 
 @dataclass(frozen=True)
@@ -172,8 +149,9 @@ class NoiseOnly:
         return Plan(0.0, self.eps_noise, self.threshold_m)
 
 
-def _repeated(setting: Setting, manager: str, queries: Queries, seed: int) -> Outcome:
+def _run_repeat(settings: StudySettings, manager: Manager, queries: Queries, seed: int) -> Outcome:
     """Fresh noise only after a move beyond what it reaches, seen without noise. Not private."""
-    reach_m = _independent_90_m(setting, manager)
+    reach_m = _independent_90_m(settings, manager)
     plan = NoiseOnly(Sphere().c_noise(0.9) / reach_m, reach_m)
-    return outcome(PredictiveMechanism(setting.privacy, plan, decision=ExactTest()), queries, seed)
+    m = PredictiveMechanism(settings.privacy, plan, decision=ExactTest())
+    return run_mechanism(m, queries, seed)

@@ -25,7 +25,7 @@ from hereish.traces.validate import Validator
 # Section 6 of the contract: what counts as a trajectory of somebody on foot, at least at times.
 LEAST_POINTS, LEAST_S, LEAST_SLOW = 20, 20 * 60.0, 0.1
 SLOW_KMH = 15.0
-SILENT_S = 600.0  # with `gaps`, a trajectory ends where the logger said nothing for so long
+SILENT_S = 600.0  # with `gaps`, a trajectory ends where the logger recorded nothing for so long
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,15 +74,15 @@ def load(
     Without traces in the files, all fixes of a user are one trajectory.
     """
     sources = find_sources(names, form)
-    gathered = _Gathered()
+    builder = _Builder()
     validator = Validator(drop_bad=True)
     checkers: dict[Source, TimeOrderChecker] = defaultdict(TimeOrderChecker)
     rows = read_valid_rows(sources, columns or Columns(), validator, jobs=jobs, progress=progress)
     for source, batch in rows:
         faults = checkers[source].faults(batch)
-        gathered.add(validator.without_faults(source, batch, faults), source.name)
+        builder.add(validator.without_faults(source, batch, faults), source.name)
     name = Path(names[0]).name.split(".")[0] or "data"
-    return gathered.trajectories(name)
+    return builder.build(name)
 
 
 def synthetic(users: int = 600, seed: int = 1) -> Trajectories:
@@ -91,8 +91,8 @@ def synthetic(users: int = 600, seed: int = 1) -> Trajectories:
     return Trajectories("synthetic", made.at_s, made.points, made.offsets, np.arange(users), users)
 
 
-class _Gathered:
-    """Batches of files, until all are there."""
+class _Builder:
+    """Puts trajectories together from batches of files."""
 
     def __init__(self) -> None:
         self._users: dict[str, int] = {}
@@ -125,9 +125,9 @@ class _Gathered:
             self._whose.append(who)
         return number
 
-    def trajectories(self, name: str) -> Trajectories:
+    def build(self, name: str) -> Trajectories:
         if not self._columns:
-            raise PointError("there are no points in it that can be used")
+            raise PointError("found no usable point")
         trace, at_s, lat, lon = (np.concatenate(part) for part in zip(*self._columns, strict=True))
         order = np.lexsort((at_s, trace))
         offsets = np.searchsorted(trace[order], np.arange(len(self._whose) + 1))
@@ -136,32 +136,40 @@ class _Gathered:
         return Trajectories(name, at_s[order], points, offsets, whose, len(self._users))
 
 
-def cut_at_silence(given: Trajectories, silent_s: float = SILENT_S) -> Trajectories:
+def cut_at_silence(trajectories: Trajectories, silent_s: float = SILENT_S) -> Trajectories:
     """Each stretch without a silence of the logger as a trajectory of its own."""
-    silent = np.diff(given.at_s) > silent_s
-    silent[given.offsets[1:-1] - 1] = False  # between trajectories there is none
-    offsets = np.union1d(given.offsets, np.flatnonzero(silent) + 1)
-    whose = np.searchsorted(given.offsets, offsets[:-1], side="right") - 1
+    silent = np.diff(trajectories.at_s) > silent_s
+    silent[trajectories.offsets[1:-1] - 1] = False  # between trajectories there is none
+    offsets = np.union1d(trajectories.offsets, np.flatnonzero(silent) + 1)
+    whose = np.searchsorted(trajectories.offsets, offsets[:-1], side="right") - 1
     return Trajectories(
-        given.name, given.at_s, given.points, offsets, given.user[whose], given.users
+        trajectories.name,
+        trajectories.at_s,
+        trajectories.points,
+        offsets,
+        trajectories.user[whose],
+        trajectories.users,
     )
 
 
-def slow(given: Trajectories) -> Bools:
+def label_slow(trajectories: Trajectories) -> Bools:
     """Whether somebody moves slowly in the interval after each fix; False for the last."""
-    apart_m = Sphere().distance(given.points[1:], given.points[:-1])
-    apart_s = np.maximum(np.diff(given.at_s), 1e-9)
+    apart_m = Sphere().distance(trajectories.points[1:], trajectories.points[:-1])
+    apart_s = np.maximum(np.diff(trajectories.at_s), 1e-9)
     label = np.append(apart_m / apart_s * 3.6 < SLOW_KMH, False)
-    label[given.offsets[1:] - 1] = False
+    label[trajectories.offsets[1:] - 1] = False
     return label
 
 
-def of_somebody_on_foot(given: Trajectories) -> tuple[Trajectories, Bools]:
+def select_on_foot(trajectories: Trajectories) -> tuple[Trajectories, Bools]:
     """The trajectories that take part, and whether each of their fixes is slow."""
-    label = slow(given)
-    points = np.diff(given.offsets)
-    lasts_s = given.at_s[given.offsets[1:] - 1] - given.at_s[given.offsets[:-1]]
-    counts = np.add.reduceat(label, given.offsets[:-1])
+    label = label_slow(trajectories)
+    points = np.diff(trajectories.offsets)
+    lasts_s = (
+        trajectories.at_s[trajectories.offsets[1:] - 1]
+        - trajectories.at_s[trajectories.offsets[:-1]]
+    )
+    counts = np.add.reduceat(label, trajectories.offsets[:-1])
     share = counts / np.maximum(points - 1, 1)
     takes_part = (points >= LEAST_POINTS) & (lasts_s >= LEAST_S) & (share >= LEAST_SLOW)
-    return given.take(takes_part), label[np.repeat(takes_part, points)]
+    return trajectories.take(takes_part), label[np.repeat(takes_part, points)]

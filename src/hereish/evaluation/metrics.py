@@ -1,4 +1,4 @@
-"""What a mechanism did with query traces, and the numbers the paper gives of it.
+"""What a mechanism did with query traces, and the metrics that the paper gives of it.
 
 The definitions are the authors': errors are pooled over all reports of all traces, and so is their
 percentile; prediction rate, skipped share and rate are computed for each trace and averaged over
@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hereish.core.batch import Sanitized
+from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.types import Bools, Floats, Ints
 from hereish.evaluation.sampling import Queries
 
@@ -31,9 +33,19 @@ class Outcome(NamedTuple):
     eps_test: Floats  # what was paid for the test
     cost: Floats  # what was paid in all
 
+    @classmethod
+    def of_releases(
+        cls, m: PredictiveMechanism, queries: Queries, out: Sanitized, reported: Bools
+    ) -> Outcome:
+        """Of what was released; `reported` leaves out what does not count."""
+        error_m = np.full(len(reported), np.nan)
+        error_m[reported] = m.space.distance(queries.points[reported], out.value[reported])
+        untested = reported & ~out.hard & ~np.isfinite(out.threshold)
+        return cls(reported, out.hard & reported, untested, error_m, out.eps_test, out.cost)
 
-class Numbers(NamedTuple):
-    """The numbers of the study, or one end of their intervals."""
+
+class StudyMetrics(NamedTuple):
+    """The metrics of the study, or one end of their confidence intervals."""
 
     prediction_rate: float
     test_share: float
@@ -41,6 +53,14 @@ class Numbers(NamedTuple):
     error_mean_m: float
     error_p90_m: float
     rate: float
+
+
+class Estimate(NamedTuple):
+    """Metrics with the ends of their confidence intervals."""
+
+    value: StudyMetrics
+    low: StudyMetrics
+    high: StudyMetrics
 
 
 @dataclass
@@ -58,9 +78,9 @@ class Sums:
     bins: Floats  # (users, bins) reports by their error
 
     @classmethod
-    def none(cls, users: int) -> Sums:
-        every: Any = [*np.zeros((8, users)), np.zeros((users, len(EDGES_M) + 1))]
-        return cls(*every)
+    def zero(cls, users: int) -> Sums:
+        columns: Any = [*np.zeros((8, users)), np.zeros((users, len(EDGES_M) + 1))]
+        return cls(*columns)
 
     def add(self, queries: Queries, out: Outcome, eps_per_m: float) -> None:
         """The traces of one more sample."""
@@ -95,27 +115,35 @@ class Sums:
         counts = np.bincount(place, minlength=self.bins.size)
         self.bins += counts.reshape(self.bins.shape)
 
-    def numbers(self) -> Numbers:
-        """The numbers over all users."""
-        values = self._numbers(np.ones((1, len(self.traces))))
-        return Numbers(*(float(column[0]) for column in values))
+    def metrics(self) -> StudyMetrics:
+        """The metrics over all users."""
+        values = self._metrics(np.ones((1, len(self.traces))))
+        return StudyMetrics(*(float(column[0]) for column in values))
 
-    def interval(self, rng: np.random.Generator, level: float = 0.95) -> tuple[Numbers, Numbers]:
-        """Where the numbers lie with this confidence: users drawn again, with replacement."""
-        drawn = self.resampled(rng)
+    def interval(
+        self, rng: np.random.Generator, level: float = 0.95
+    ) -> tuple[StudyMetrics, StudyMetrics]:
+        """The confidence interval: a bootstrap that draws users with replacement."""
+        drawn = self.resample(rng)
         tail = (1.0 - level) / 2.0
         ends = [np.nanquantile(column, [tail, 1.0 - tail]) for column in drawn]
-        return Numbers(*(float(e[0]) for e in ends)), Numbers(*(float(e[1]) for e in ends))
+        return StudyMetrics(*(float(e[0]) for e in ends)), StudyMetrics(
+            *(float(e[1]) for e in ends)
+        )
 
-    def resampled(self, rng: np.random.Generator) -> tuple[Floats, ...]:
-        """Each of the numbers in each of the resamples."""
+    def estimate(self, rng: np.random.Generator) -> Estimate:
+        """The metrics with their confidence intervals."""
+        return Estimate(self.metrics(), *self.interval(rng))
+
+    def resample(self, rng: np.random.Generator) -> tuple[Floats, ...]:
+        """Each metric in each of the resamples."""
         present = np.flatnonzero(self.traces)
         times = np.zeros((RESAMPLES, len(self.traces)))
         chosen = rng.multinomial(len(present), np.full(len(present), 1 / len(present)), RESAMPLES)
         times[:, present] = chosen
-        return self._numbers(times)
+        return self._metrics(times)
 
-    def _numbers(self, times: Floats) -> tuple[Floats, ...]:
+    def _metrics(self, times: Floats) -> tuple[Floats, ...]:
         """For rows that say how many times each user counts."""
         with np.errstate(invalid="ignore", divide="ignore"):
             traces, reports = times @ self.traces, times @ self.reports

@@ -1,4 +1,4 @@
-"""Query traces that somebody has sampled already: trace_id, t, lat, lon, and a user if told."""
+"""Query traces that somebody has sampled already: trace_id, t, lat, lon, and perhaps a user."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from hereish.evaluation.dataset import load
 from hereish.evaluation.sampling import Queries
 from hereish.traces.columns import Columns
 
-_P = re.compile(r"[-_. ]?p=?(0(?:\.\d+)?|1(?:\.0+)?)(?!\d)")
+_P_IN_NAME = re.compile(r"[-_. ]?p=?(0(?:\.\d+)?|1(?:\.0+)?)(?!\d)")
 
 
-def read(name: str) -> tuple[Queries, float | None]:
-    """The traces of a file, and the p that its name tells (sampled-p0.2.csv), if any.
+def read(path: str) -> tuple[Queries, float | None]:
+    """The traces of a file, and the p in its name (sampled-p0.2.csv), if any.
 
-    Without a user column each trace is somebody's of its own.
+    Without a user column each trace is a user of its own.
     """
     columns = Columns(trace="trace_id", time="t", lat="lat", lon="lon")
-    found = load([name], columns)
-    nobody = found.users == 1
-    user = np.arange(len(found)) if nobody else found.user
-    users = len(found) if nobody else found.users
-    told = _P.search(Path(name).name)
-    queries = Queries(found.at_s, found.points, found.offsets, user, users)
-    return queries, None if told is None else float(told.group(1))
+    trajectories = load([path], columns)
+    anonymous = trajectories.users == 1
+    user = np.arange(len(trajectories)) if anonymous else trajectories.user
+    users = len(trajectories) if anonymous else trajectories.users
+    match = _P_IN_NAME.search(Path(path).name)
+    queries = Queries(trajectories.at_s, trajectories.points, trajectories.offsets, user, users)
+    return queries, None if match is None else float(match.group(1))
 
 
-def dataset(name: str) -> str:
-    """What files are called that differ in p alone: sampled, for sampled-p0.2.csv."""
-    return _P.sub("", Path(name).name).split(".")[0] or "sampled"
+def dataset_name(path: str) -> str:
+    """The file name without its p: sampled, for sampled-p0.2.csv."""
+    return _P_IN_NAME.sub("", Path(path).name).split(".")[0] or "sampled"

@@ -35,52 +35,61 @@ class Queries:
     def __repr__(self) -> str:
         return f"<{len(self.at_s)} queries in {len(self)} traces>"
 
+    @property
+    def index_in_trace(self) -> Ints:
+        """(n,) The number of each query within its trace, from 0."""
+        return np.arange(len(self.at_s)) - np.repeat(self.offsets[:-1], np.diff(self.offsets))
+
     def first(self, most: int) -> Queries:
         """At most so many queries of each trace."""
-        lengths = np.diff(self.offsets)
-        place = np.arange(len(self.at_s)) - np.repeat(self.offsets[:-1], lengths)
-        kept = place < most
-        offsets = np.r_[0, np.cumsum(np.minimum(lengths, most))]
+        kept = self.index_in_trace < most
+        offsets = np.r_[0, np.cumsum(np.minimum(np.diff(self.offsets), most))]
         return Queries(self.at_s[kept], self.points[kept], offsets, self.user, self.users)
 
 
-def sample(given: Trajectories, slow: Bools, p: float, rng: np.random.Generator) -> Queries:
+def sample(trajectories: Trajectories, slow: Bools, p: float, rng: np.random.Generator) -> Queries:
     """One query trace of each trajectory, without those that are too short."""
-    walk = _Walk(given, slow)
-    taken = [(np.arange(len(given)), given.offsets[:-1], given.at_s[given.offsets[:-1]])]
+    walk = _Walk(trajectories, slow)
+    taken = [
+        (
+            np.arange(len(trajectories)),
+            trajectories.offsets[:-1],
+            trajectories.at_s[trajectories.offsets[:-1]],
+        )
+    ]
     while len(walk.lanes):
         taken.append(walk.step(p, rng))
     lane, fix, at_s = (np.concatenate(part) for part in zip(*taken, strict=True))
-    enough = np.bincount(lane, minlength=len(given)) >= LEAST_QUERIES
+    enough = np.bincount(lane, minlength=len(trajectories)) >= LEAST_QUERIES
     kept = enough[lane]
     lane, fix, at_s = lane[kept], fix[kept], at_s[kept]
     order = np.argsort(lane, kind="stable")  # steps went forward in time
-    counts = np.bincount(lane, minlength=len(given))[enough]
+    counts = np.bincount(lane, minlength=len(trajectories))[enough]
     return Queries(
         np.floor(at_s[order]),
-        given.points[fix[order]],
+        trajectories.points[fix[order]],
         np.r_[0, np.cumsum(counts)],
-        given.user[enough],
-        given.users,
+        trajectories.user[enough],
+        trajectories.users,
     )
 
 
 class _Walk:
     """All trajectories walked at once; those that have come to their ends are left."""
 
-    def __init__(self, given: Trajectories, slow: Bools) -> None:
-        self._at_s, self._slow = given.at_s, slow
-        self.lanes = np.arange(len(given))
-        self._first, self._end = given.offsets[:-1].copy(), given.offsets[1:].copy()
+    def __init__(self, trajectories: Trajectories, slow: Bools) -> None:
+        self._at_s, self._slow = trajectories.at_s, slow
+        self.lanes = np.arange(len(trajectories))
+        self._first, self._end = trajectories.offsets[:-1].copy(), trajectories.offsets[1:].copy()
         self._last = self._first.copy()  # the fix that was taken last
-        self._now_s = given.at_s[self._first].copy()
-        self._ends_s = given.at_s[self._end - 1]
+        self._now_s = trajectories.at_s[self._first].copy()
+        self._ends_s = trajectories.at_s[self._end - 1]
         # One search for all lanes: each lane's times are moved beyond those of the lanes before.
-        lengths = np.diff(given.offsets)
+        lengths = np.diff(trajectories.offsets)
         self._start_s = self._now_s.copy()
         widths = self._ends_s - self._start_s + 2.0
         self._shift = np.cumsum(widths) - widths
-        self._keys = given.at_s - np.repeat(self._start_s - self._shift, lengths)
+        self._keys = trajectories.at_s - np.repeat(self._start_s - self._shift, lengths)
 
     def step(self, p: float, rng: np.random.Generator) -> tuple[Ints, Ints, Floats]:
         """One move of everybody: who asked, at which fix, and when."""

@@ -20,10 +20,11 @@ import numpy as np
 
 import hereish
 from hereish.errors import ParameterError
-from hereish.evaluation.configurations import Configuration, Setting, configurations
-from hereish.evaluation.dataset import Trajectories, cut_at_silence, of_somebody_on_foot
-from hereish.evaluation.metrics import Numbers, Sums
+from hereish.evaluation.configurations import Configuration, configurations
+from hereish.evaluation.dataset import Trajectories, cut_at_silence, select_on_foot
+from hereish.evaluation.metrics import StudyMetrics, Sums
 from hereish.evaluation.sampling import Queries, sample
+from hereish.evaluation.study_settings import StudySettings
 
 Sampling = Literal["authors", "gaps"]
 PS = tuple(i / 10 for i in range(11))
@@ -33,9 +34,9 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Study:
-    """What is asked, of any data set."""
+    """The grid that is computed, for any data set."""
 
-    setting: Setting = field(default_factory=Setting)
+    settings: StudySettings = field(default_factory=StudySettings)
     ps: tuple[float, ...] = PS
     samples: int = 10
     seed: int = 1
@@ -46,7 +47,7 @@ class Study:
             raise ParameterError(f"samples must be at least 1, found {self.samples}")
 
     def rng(self, *where: object) -> np.random.Generator:
-        """Randomness of a place in the study: the same wherever and whenever it is asked for."""
+        """The generator of one place in the study, always the same."""
         digest = hashlib.sha256(repr((self.seed, where)).encode()).digest()
         return np.random.default_rng(list(digest))
 
@@ -62,9 +63,10 @@ class Cell:
     queries: Callable[[np.random.Generator], Queries]
 
     def key(self, study: Study) -> str:
-        asked = asdict(study.setting), study.samples, study.seed, study.most_traces
-        told = (hereish.__version__, self.dataset, self.identity, self.sampling, self.p, asked)
-        return hashlib.sha256(repr(told).encode()).hexdigest()[:24]
+        """The name of its file: a hash of everything that decides its rows."""
+        grid = asdict(study.settings), study.samples, study.seed, study.most_traces
+        decisive = (hereish.__version__, self.dataset, self.identity, self.sampling, self.p, grid)
+        return hashlib.sha256(repr(decisive).encode()).hexdigest()[:24]
 
 
 def cells(
@@ -73,7 +75,7 @@ def cells(
     """The cells of a data set of trajectories."""
     for sampling in samplings:
         cut = cut_at_silence(data) if sampling == "gaps" else data
-        kept, slow = of_somebody_on_foot(cut)
+        kept, slow = select_on_foot(cut)
         if study.most_traces is not None and len(kept) > study.most_traces:
             rng = study.rng("traces", data.name, sampling)
             chosen = np.zeros(len(kept), dtype=np.bool_)
@@ -90,15 +92,15 @@ def cells(
 
 @dataclass(frozen=True, eq=False)
 class _Sampler:
-    given: Trajectories
+    trajectories: Trajectories
     slow: np.typing.NDArray[np.bool_]
     p: float
 
     def __call__(self, rng: np.random.Generator) -> Queries:
-        return sample(self.given, self.slow, self.p, rng)
+        return sample(self.trajectories, self.slow, self.p, rng)
 
 
-def given_cell(dataset: str, identity: str, p: float | None, queries: Queries) -> Cell:
+def cell_of_queries(dataset: str, identity: str, p: float | None, queries: Queries) -> Cell:
     """The cell of query traces that have been sampled already."""
     return Cell(dataset, identity, "given", p, lambda rng: queries)
 
@@ -112,11 +114,14 @@ def run(
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Row]:
     """The rows of all cells, in their order; those in the folder are not computed again."""
-    kept = folder / "cells"
-    kept.mkdir(parents=True, exist_ok=True)
+    cell_folder = folder / "cells"
+    cell_folder.mkdir(parents=True, exist_ok=True)
     done: dict[int, list[Row]] = {}
     with ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(_cell, study, cell, kept): i for i, cell in enumerate(wanted)}
+        waiting = {
+            pool.submit(_load_or_compute, study, cell, cell_folder): i
+            for i, cell in enumerate(wanted)
+        }
         try:
             for future in as_completed(waiting):
                 done[waiting[future]] = future.result()
@@ -127,8 +132,8 @@ def run(
     return [row for i in range(len(wanted)) for row in done[i]]
 
 
-def _cell(study: Study, cell: Cell, kept: Path) -> list[Row]:
-    path = kept / f"{cell.key(study)}.json"
+def _load_or_compute(study: Study, cell: Cell, folder: Path) -> list[Row]:
+    path = folder / f"{cell.key(study)}.json"
     with contextlib.suppress(OSError, ValueError):  # not there, or damaged
         finished: list[Row] = json.loads(path.read_text(encoding="utf-8"))
         return finished
@@ -140,23 +145,23 @@ def _cell(study: Study, cell: Cell, kept: Path) -> list[Row]:
 
 
 def compute(study: Study, cell: Cell) -> list[Row]:
-    """The rows of one cell: a row for each configuration, over all its samples."""
-    asked = configurations(study.setting)
+    """The rows of one cell: one row per configuration, over all samples."""
+    compared = configurations(study.settings)
     sums: list[Sums] = []
     for number in range(study.samples):
         where = (cell.dataset, cell.sampling, cell.p, number)
         queries = cell.queries(study.rng("sample", *where))
-        sums = sums or [Sums.none(queries.users) for _ in asked]
-        for configuration, total in zip(asked, sums, strict=True):
+        sums = sums or [Sums.zero(queries.users) for _ in compared]
+        for configuration, total in zip(compared, sums, strict=True):
             seed = int(study.rng("noise", *where, configuration.name).integers(2**62))
-            total.add(queries, configuration.run(queries, seed), study.setting.privacy.eps_per_m)
+            total.add(queries, configuration.run(queries, seed), study.settings.privacy.eps_per_m)
     return [
-        _row(study, cell, configuration, total)
-        for configuration, total in zip(asked, sums, strict=True)
+        _make_row(study, cell, configuration, total)
+        for configuration, total in zip(compared, sums, strict=True)
     ]
 
 
-def _row(study: Study, cell: Cell, configuration: Configuration, sums: Sums) -> Row:
+def _make_row(study: Study, cell: Cell, configuration: Configuration, sums: Sums) -> Row:
     row: Row = {
         "dataset": cell.dataset,
         "p": cell.p,
@@ -165,18 +170,18 @@ def _row(study: Study, cell: Cell, configuration: Configuration, sums: Sums) -> 
         "skip": configuration.skip,
         "sampling": cell.sampling,
         "private": configuration.private,
-        "as_published": study.setting.as_published,
+        "as_published": study.settings.as_published,
         "samples": study.samples,
         "users": int(np.count_nonzero(sums.traces)),
         "traces": int(sums.traces.sum()),
         "reports": int(sums.reports.sum()),
     }
     if not row["traces"]:  # at this p nobody asks often enough
-        names = [f"{name}{end}" for name in Numbers._fields for end in ("", "_lo", "_hi")]
+        names = [f"{name}{end}" for name in StudyMetrics._fields for end in ("", "_lo", "_hi")]
         return row | dict.fromkeys(names)
     rng = study.rng("bootstrap", cell.dataset, cell.sampling, cell.p, configuration.name)
     low, high = sums.interval(rng)
-    for name, value, lo, hi in zip(Numbers._fields, sums.numbers(), low, high, strict=True):
+    for name, value, lo, hi in zip(StudyMetrics._fields, sums.metrics(), low, high, strict=True):
         row |= {name: value, f"{name}_lo": lo, f"{name}_hi": hi}
     if not sums.cost.any():  # nothing private was done, so there is no budget to speak of
         row |= {
@@ -185,8 +190,8 @@ def _row(study: Study, cell: Cell, configuration: Configuration, sums: Sums) -> 
     return row
 
 
-def write(rows: Sequence[Row], path: Path) -> None:
-    """The table, whole or not at all."""
+def write_table(rows: Sequence[Row], path: Path) -> None:
+    """Write the table to a file, atomically."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

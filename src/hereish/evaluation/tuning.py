@@ -1,7 +1,7 @@
 """The paper's tuning phase: which numbers suit people like these.
 
 Each trial tries an eta, a gamma and a pause, and finds for them how coarse the noise may be so that
-the errors stay below what is asked (or how fine, at a stated rate). Trials see one part of the
+the errors stay below the limits (or how fine, at a stated rate). Trials see one part of the
 users; what is reported is measured on the others.
 """
 
@@ -16,24 +16,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hereish.core.mechanism import (
-    DoesNotPayOffWarning,
-    PredictiveMechanism,
-    fixed_rate,
-    independent,
-)
+from hereish.core.mechanism import DoesNotPayOffWarning, PredictiveMechanism
 from hereish.core.privacy import Privacy
-from hereish.core.skip import SkipBySpeed
+from hereish.core.settings import MechanismSettings
 from hereish.core.spaces import Sphere
 from hereish.core.types import Bools, Ints
 from hereish.errors import ParameterError
-from hereish.evaluation.configurations import outcome
-from hereish.evaluation.dataset import Trajectories, cut_at_silence, of_somebody_on_foot
-from hereish.evaluation.metrics import Numbers, Sums
+from hereish.evaluation.configurations import run_mechanism
+from hereish.evaluation.dataset import Trajectories, cut_at_silence, select_on_foot
+from hereish.evaluation.metrics import Estimate, StudyMetrics, Sums
 from hereish.evaluation.sampling import Queries, sample
-from hereish.evaluation.settings import Settings
+from hereish.evaluation.study_settings import StudySettings
 
-Clock = Literal["off", "hard", "tested", "any"]
+# Whether and from when on tests are skipped (SkipBySpeed.since); any: whichever is best.
+SkipChoice = Literal["off", "hard", "tested", "any"]
 SKIP_KMH = 30.0  # only limit / speed matters, which is a time: the pause
 _AT_ONCE = 4  # trials; part of what a seed means, so that the number of threads is not
 _MOST_TRACES = 4000  # to train on
@@ -63,19 +59,19 @@ class Goal:
 class Trial:
     """Settings that were tried on the training users, and what came of them."""
 
-    settings: Settings
-    numbers: Numbers
+    settings: MechanismSettings
+    metrics: StudyMetrics
     score: float
     tried: tuple[tuple[float, float], ...] = ()  # rate and average error of all noises tried
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """The best settings, and how they and others do for users that were not seen."""
+    """The best settings, and how they and others do for held-out users."""
 
-    settings: Settings
+    settings: MechanismSettings
     trials: tuple[Trial, ...]
-    held_out: dict[str, tuple[Numbers, Numbers, Numbers]]  # by name: numbers, low and high ends
+    held_out: dict[str, Estimate]  # by the name of the settings
     training_users: int
     held_out_users: int
     held_out_traces: int
@@ -83,26 +79,39 @@ class Tuned:
 
     @property
     def within_limits(self) -> bool:
-        """Whether what was asked for holds for users that were not seen."""
-        found = self.held_out["tuned"][0]
+        """Whether the goal is reached for the held-out users."""
+        metrics = self.held_out["tuned"].value
         if self.goal.rate is not None:
-            return found.rate <= self.goal.rate
-        return found.error_mean_m <= self.goal.mean_m and found.error_p90_m <= self.goal.p90_m
+            return metrics.rate <= self.goal.rate
+        return metrics.error_mean_m <= self.goal.mean_m and metrics.error_p90_m <= self.goal.p90_m
 
 
-def paper(privacy: Privacy, accuracy_m: float, clock: Clock) -> Settings:
+def paper_settings(privacy: Privacy, accuracy_m: float, skip: SkipChoice) -> MechanismSettings:
     """What the paper uses: eta 0.5, gamma 0.8, and 30 km/h where it skips."""
-    plain = Settings(privacy.level, privacy.radius_m, accuracy_m, 0.5, 0.8, 0.70)
-    return plain if clock == "off" else replace(plain, speed_kmh=SKIP_KMH, limit_m=accuracy_m)
+    plain = _utility_settings(privacy, accuracy_m, 0.5, 0.8)
+    return plain if skip == "off" else replace(plain, skip_kmh=SKIP_KMH, skip_limit_m=accuracy_m)
+
+
+def _utility_settings(
+    privacy: Privacy, accuracy_m: float, eta: float, gamma: float
+) -> MechanismSettings:
+    return MechanismSettings(
+        privacy.level,
+        privacy.radius_m,
+        accuracy_m=accuracy_m,
+        eta=eta,
+        gamma=gamma,
+        prediction_rate=0.70,
+    )
 
 
 def tune(
-    given: Trajectories,
+    trajectories: Trajectories,
     goal: Goal,
     *,
     p: float = 0.2,
     gaps: bool = True,
-    clock: Clock = "any",
+    skip: SkipChoice = "any",
     trials: int = 200,
     train_share: float = 0.5,
     samples: int | None = None,
@@ -116,7 +125,7 @@ def tune(
     """
     if not 0.0 < train_share < 1.0:
         raise ParameterError(f"train_share must lie between 0 and 1, found {train_share!r}")
-    kept, slow = of_somebody_on_foot(cut_at_silence(given) if gaps else given)
+    kept, slow = select_on_foot(cut_at_silence(trajectories) if gaps else trajectories)
     rng = np.random.default_rng(seed)
     users = rng.permutation(np.unique(kept.user))
     first = round(train_share * len(users))
@@ -127,20 +136,22 @@ def tune(
     points = np.diff(kept.offsets)
     parts = [
         [sample(kept.take(who), slow[np.repeat(who, points)], p, rng) for _ in range(times)]
-        for who in (_some(kept.user, seen, rng), ~seen)
+        for who in (_choose_training(kept.user, seen, rng), ~seen)
     ]
     training, held_out = ([queries for queries in part if len(queries)] for part in parts)
     if not (training and held_out):
-        raise ParameterError(f"at p = {p:g} nobody asks often enough; try a smaller p")
-    found, best = _search(training, goal, clock, trials, seed, jobs, progress)
-    # What to expect of guesses; it only decides whether hereish warns that they do not pay.
-    expected = min(round(best.numbers.prediction_rate, 2), 0.99)
+        raise ParameterError(f"no query trace is long enough at p = {p:g}; try a smaller p")
+    tried, best = _search(training, goal, skip, trials, seed, jobs, progress)
+    # What to expect of guesses; it only decides whether hereish warns that they do not pay off.
+    expected = min(round(best.metrics.prediction_rate, 2), 0.99)
     chosen = replace(best.settings, prediction_rate=expected)
-    compared = {"tuned": chosen.mechanism()} | _others(goal, clock)
-    measured = {name: _measured(m, held_out, seed, rng) for name, m in compared.items()}
+    compared = {"tuned": chosen} | _baselines(goal, skip)
+    measured = {
+        name: _measure(settings.build(), held_out, seed, rng) for name, settings in compared.items()
+    }
     return Tuned(
         settings=chosen,
-        trials=tuple(found),
+        trials=tuple(tried),
         held_out=measured,
         training_users=first,
         held_out_users=len(users) - first,
@@ -149,22 +160,22 @@ def tune(
     )
 
 
-def _others(goal: Goal, clock: Clock) -> dict[str, PredictiveMechanism]:
+def _baselines(goal: Goal, skip: SkipChoice) -> dict[str, MechanismSettings]:
     """What the tuned settings are compared with: others with the same goal."""
     if goal.rate is None:
+        settings = StudySettings(goal.privacy, accuracy_m=goal.p90_m)
         return {
-            "paper": paper(goal.privacy, goal.p90_m, clock).mechanism(),
-            "independent": independent(goal.privacy, accuracy_m=goal.p90_m),
+            "paper": paper_settings(goal.privacy, goal.p90_m, skip),
+            "independent": settings.describe("fixed_utility", "independent"),
         }
-    reports = round(1.0 / goal.rate)
-    skip = None if clock == "off" else SkipBySpeed(SKIP_KMH)
+    settings = StudySettings(goal.privacy, reports=round(1.0 / goal.rate), skip_kmh=SKIP_KMH)
     return {
-        "paper": fixed_rate(goal.privacy, reports, skip=skip),
-        "independent": independent(goal.privacy, reports=reports),
+        "paper": settings.describe("fixed_rate", skip=skip != "off"),
+        "independent": settings.describe("fixed_rate", "independent"),
     }
 
 
-def _some(user: Ints, seen: Bools, rng: np.random.Generator) -> Bools:
+def _choose_training(user: Ints, seen: Bools, rng: np.random.Generator) -> Bools:
     """Not more than are needed to learn from, and not too many of one user."""
     mixed = rng.permutation(np.flatnonzero(seen))
     whose, counts = np.unique(user[mixed], return_inverse=True, return_counts=True)[1:]
@@ -180,24 +191,23 @@ def _some(user: Ints, seen: Bools, rng: np.random.Generator) -> Bools:
     return chosen
 
 
-def _measured(
+def _measure(
     m: PredictiveMechanism, held_out: Sequence[Queries], seed: int, rng: np.random.Generator
-) -> tuple[Numbers, Numbers, Numbers]:
-    sums = _sums(m, held_out, seed + 1_000_000)
-    return sums.numbers(), *sums.interval(rng)
+) -> Estimate:
+    return _sum_up(m, held_out, seed + 1_000_000).estimate(rng)
 
 
-def _sums(m: PredictiveMechanism, queries: Sequence[Queries], seed: int) -> Sums:
-    sums = Sums.none(queries[0].users)
+def _sum_up(m: PredictiveMechanism, queries: Sequence[Queries], seed: int) -> Sums:
+    sums = Sums.zero(queries[0].users)
     for i, one in enumerate(queries):
-        sums.add(one, outcome(m, one, seed + i), m.privacy.eps_per_m)
+        sums.add(one, run_mechanism(m, one, seed + i), m.privacy.eps_per_m)
     return sums
 
 
 def _search(
     training: Sequence[Queries],
     goal: Goal,
-    clock: Clock,
+    skip: SkipChoice,
     trials: int,
     seed: int,
     jobs: int,
@@ -214,44 +224,43 @@ def _search(
         sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=24)
     search = optuna.create_study(sampler=sampler)
     search.enqueue_trial({"eta": 0.3, "gamma": 1.5, "pause_s": 1200.0, "restart": True})
-    found: list[Trial] = []
+    done: list[Trial] = []
     with warnings.catch_warnings(), ThreadPoolExecutor(jobs) as pool:
-        warnings.simplefilter(
-            "ignore", DoesNotPayOffWarning
-        )  # here, because threads share their filters
-        while len(found) < trials:
-            asked = [search.ask() for _ in range(min(_AT_ONCE, trials - len(found)))]
-            tried = [_candidate(goal.privacy, clock, one) for one in asked]
-            for one, trial in zip(
-                asked, pool.map(lambda c: _tried(training, goal, c, seed), tried), strict=True
-            ):
-                search.tell(one, trial.score)
-                found.append(trial)
+        # Here, because threads share their filters.
+        warnings.simplefilter("ignore", DoesNotPayOffWarning)
+        while len(done) < trials:
+            proposals = [search.ask() for _ in range(min(_AT_ONCE, trials - len(done)))]
+            candidates = [_candidate(goal.privacy, skip, proposal) for proposal in proposals]
+            results = pool.map(lambda c: _fit_noise(training, goal, c, seed), candidates)
+            for proposal, trial in zip(proposals, results, strict=True):
+                search.tell(proposal, trial.score)
+                done.append(trial)
             if progress is not None:
-                progress(len(found), trials)
-        best = min(found, key=lambda trial: trial.score)
-        fine = _tried(training, goal, best.settings, seed, _FINE)
-    return found, min(best, fine, key=lambda trial: trial.score)
+                progress(len(done), trials)
+        best = min(done, key=lambda trial: trial.score)
+        fine = _fit_noise(training, goal, best.settings, seed, _FINE)
+    return done, min(best, fine, key=lambda trial: trial.score)
 
 
-def _candidate(privacy: Privacy, clock: Clock, trial: Any) -> Settings:
+def _candidate(privacy: Privacy, skip: SkipChoice, trial: Any) -> MechanismSettings:
     eta = trial.suggest_float("eta", 0.02, 1.5, log=True)
     gamma = trial.suggest_float("gamma", 0.1, 10.0, log=True)
-    settings = Settings(privacy.level, privacy.radius_m, 1.0, eta, gamma, 0.70)
-    if clock == "off":
+    settings = _utility_settings(privacy, 1.0, eta, gamma)
+    if skip == "off":
         return settings
     pause_s = trial.suggest_float("pause_s", 30.0, 3 * 3600.0, log=True)
     limit_m = pause_s * SKIP_KMH / 3.6
-    restart = clock == "tested"
-    if clock == "any":
+    restart = skip == "tested"
+    if skip == "any":
         restart = trial.suggest_categorical("restart", [True, False])
-    return replace(settings, speed_kmh=SKIP_KMH, limit_m=limit_m, restart=restart)
+    since: Literal["hard", "tested"] = "tested" if restart else "hard"
+    return replace(settings, skip_kmh=SKIP_KMH, skip_limit_m=limit_m, skip_since=since)
 
 
-def _tried(
+def _fit_noise(
     training: Sequence[Queries],
     goal: Goal,
-    candidate: Settings,
+    candidate: MechanismSettings,
     seed: int,
     halvings: int = _HALVINGS,
 ) -> Trial:
@@ -263,29 +272,31 @@ def _tried(
     tried = []
     for _ in range(halvings):
         middle = (low + high) / 2.0
-        settings = replace(candidate, noise_accuracy_m=math.exp(middle))
-        trial, fits = _judged(training, goal, settings, seed)
+        settings = replace(candidate, accuracy_m=math.exp(middle))
+        trial, fits = _evaluate(training, goal, settings, seed)
         if fits == (goal.rate is None):  # errors: coarser noise is cheaper; rate: finer is better
             low = middle
         else:
             high = middle
         if fits and (best is None or trial.score < best.score):
             best = trial
-        tried.append((trial.numbers.rate, trial.numbers.error_mean_m))
+        tried.append((trial.metrics.rate, trial.metrics.error_mean_m))
     return replace(best or replace(trial, score=1e6 + trial.score), tried=tuple(tried))
 
 
-def _judged(
-    training: Sequence[Queries], goal: Goal, settings: Settings, seed: int
+def _evaluate(
+    training: Sequence[Queries], goal: Goal, settings: MechanismSettings, seed: int
 ) -> tuple[Trial, bool]:
-    sums = _sums(settings.mechanism(), training, seed)
-    numbers = sums.numbers()
+    sums = _sum_up(settings.build(), training, seed)
+    metrics = sums.metrics()
     if goal.rate is not None:
-        return Trial(settings, numbers, numbers.error_mean_m), numbers.rate <= goal.rate
-    drawn = sums.resampled(np.random.default_rng(seed))
-    spread = dict(zip(Numbers._fields, (float(np.std(column)) for column in drawn), strict=True))
+        return Trial(settings, metrics, metrics.error_mean_m), metrics.rate <= goal.rate
+    drawn = sums.resample(np.random.default_rng(seed))
+    spread = dict(
+        zip(StudyMetrics._fields, (float(np.std(column)) for column in drawn), strict=True)
+    )
     fits = all(
-        getattr(numbers, name) + max(_CAREFUL * spread[name], _LEAST_CAREFUL * limit_m) <= limit_m
+        getattr(metrics, name) + max(_CAREFUL * spread[name], _LEAST_CAREFUL * limit_m) <= limit_m
         for name, limit_m in (("error_mean_m", goal.mean_m), ("error_p90_m", goal.p90_m))
     )
-    return Trial(settings, numbers, numbers.rate), fits
+    return Trial(settings, metrics, metrics.rate), fits

@@ -12,36 +12,39 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from hereish.evaluation.configurations import MANAGERS
 from hereish.evaluation.figures.curves import (
-    BLUE,
-    DARK,
     ERRORS,
     GENERAL,
-    GREY,
     MECHANISMS,
     RATE,
-    RED,
     Curves,
-    Line,
+    Series,
 )
-from hereish.evaluation.figures.labels import LEFT, RIGHT, at_the_end, headline, note, plain
+from hereish.evaluation.figures.labels import (
+    LEFT,
+    RIGHT,
+    add_headline,
+    annotate,
+    label_ends,
+    printable,
+)
+from hereish.evaluation.figures.style import BLUE, DARK, GREY, RED, clear_frame, new_figure
 from hereish.evaluation.study import Row
+from hereish.evaluation.study_settings import MANAGERS, Manager
 
-SIZE_IN, DPI = (12.0, 5.0), 150
+SIZE_IN = (12.0, 5.0)
 _MANAGERS = {"fixed_rate": ("fixed rate", RED), "fixed_utility": ("fixed utility", BLUE)}
 _SAMPLINGS = {
     "authors": "sampled as by the authors: where the logger is silent, somebody is still",
     "gaps": "sampled with gaps: where the logger is silent, a trace ends",
     "given": "query traces as given",
 }
-_WORDS = ("predictive", "independent noise", "tested without noise (not private)")
-_SHORT = ("predictive", "independent", "no noise\nin the test")
+_LABELS = ("predictive", "independent noise", "tested without noise (not private)")
+_SHORT_LABELS = ("predictive", "independent", "no noise\nin the test")
 _P = "p: chance of an hour between two queries"
 _STYLES: dict[str, dict[str, Any]] = {
     "predictive": {"linewidth": 2.0, "marker": "o", "markersize": 4.5, "zorder": 3},
@@ -53,184 +56,189 @@ _BAND: dict[str, Any] = {"facecolor": "black", "alpha": 0.09, "linewidth": 0.0, 
 _RING: dict[str, Any] = {"marker": "o", "markersize": 10, "markerfacecolor": "none", "zorder": 4}
 
 
-def configuration_figure(rows: Sequence[Row], manager: str, skip: bool) -> Figure | None:
+def configuration_figure(rows: Sequence[Row], manager: Manager, skip: bool) -> Figure | None:
     """One configuration on one data set and sampling; None if nothing of it was measured."""
     curves = Curves.of(rows, manager, skip)
-    panels: tuple[tuple[Callable[[Axes, Curves], None], Sequence[Line]], ...] = (
-        (_general, GENERAL),
-        (_errors, ERRORS),
-        (_rate, (RATE,)),
+    panels: tuple[tuple[Callable[[Axes, Curves], None], Sequence[Series]], ...] = (
+        (_draw_general, GENERAL),
+        (_draw_errors, ERRORS),
+        (_draw_rate, (RATE,)),
     )
     wanted = [panel for panel, lines in panels if curves.known(lines)]
     if not wanted:
         return None
-    figure = _figure()
+    figure = new_figure(SIZE_IN)
     for axes, panel in zip(figure.subplots(1, len(wanted), squeeze=False)[0], wanted, strict=True):
         panel(axes, curves)
     setting = f", {curves.paper.setting}" if curves.paper else ""
     title = f"{_MANAGERS[manager][0].capitalize()}{setting}, {'with' if skip else 'without'} skip"
     own = curves.rows["predictive"]
-    headline(figure, title, f"{_dataset(own[0])}, {_sampling(own[0])}; {counted(own)}")
+    add_headline(figure, title, f"{_dataset(own[0])}, {_sampling(own[0])}; {describe_counts(own)}")
     if not curves.single:
-        _legend(figure)
+        _add_legend(figure)
     return figure
-
-
-def _figure() -> Figure:
-    room = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.09)
-    return Figure(figsize=SIZE_IN, dpi=DPI, layout=room)
 
 
 def _dataset(row: Row) -> str:
     rules = ", by the authors' rules" if row["as_published"] else ""
-    return f"{plain(row['dataset'], 50)}{rules}"
+    return f"{printable(row['dataset'], 50)}{rules}"
 
 
 def _sampling(row: Row) -> str:
     return _SAMPLINGS.get(row["sampling"], f"sampling: {row['sampling']}")
 
 
-def counted(rows: Sequence[Row]) -> str:
-    """Of how many query traces the numbers are."""
+def describe_counts(rows: Sequence[Row]) -> str:
+    """How many query traces the metrics are of."""
     counts = {row["p"]: row["traces"] for row in rows}
-    told = sorted(p for p in counts if p is not None)
+    known_ps = sorted(p for p in counts if p is not None)
     samples = max(row["samples"] for row in rows)
-    words = "1 sample" if samples == 1 else f"{samples} samples"
-    if not told:
-        return f"{max(counts.values()):,} traces in {words}"
-    ends = " to ".join(f"{counts[p]:,} (p = {p:g})" for p in dict.fromkeys((told[0], told[-1])))
-    return f"{ends} traces in {words}"
+    samples_label = "1 sample" if samples == 1 else f"{samples} samples"
+    if not known_ps:
+        return f"{max(counts.values()):,} traces in {samples_label}"
+    ends = " to ".join(
+        f"{counts[p]:,} (p = {p:g})" for p in dict.fromkeys((known_ps[0], known_ps[-1]))
+    )
+    return f"{ends} traces in {samples_label}"
 
 
-def _general(axes: Axes, curves: Curves) -> None:
+def _draw_general(axes: Axes, curves: Curves) -> None:
     axes.set_title("Predictions and tests", loc="left")
-    _over_p(axes, curves, MECHANISMS[:1])
-    lines = [line for line in GENERAL if curves.skip or line.name != "skipped_share"]
-    for line in lines:
-        _plot(axes, curves, "predictive", line)
+    _set_up_p_axis(axes, curves, MECHANISMS[:1])
+    lines = [series for series in GENERAL if curves.skip or series.name != "skipped_share"]
+    for series in lines:
+        _plot_series(axes, curves, "predictive", series)
     axes.set_ylim(0.0, 1.0)
-    _percent(axes)
-    _name(axes, curves, lines)
+    _use_percent(axes)
+    _label_series(axes, curves, lines)
     if curves.break_even is not None:
-        note(axes, f"testing pays above {curves.break_even:.1%}", curves.break_even)
+        annotate(axes, f"prediction pays off above {curves.break_even:.1%}", curves.break_even)
         axes.axhline(curves.break_even, color=GREY, linewidth=1.0, zorder=1, label="break-even")
 
 
-def _errors(axes: Axes, curves: Curves) -> None:
+def _draw_errors(axes: Axes, curves: Curves) -> None:
     axes.set_title("Error of the reports, km", loc="left")
-    _over_p(axes, curves)
-    for line in ERRORS:
+    _set_up_p_axis(axes, curves)
+    for series in ERRORS:
         for mechanism in MECHANISMS:
-            _plot(axes, curves, mechanism, line)
-    _from_zero(axes, [curves], ERRORS)
-    _name(axes, curves, ERRORS)
+            _plot_series(axes, curves, mechanism, series)
+    _set_up_value_axis(axes, [curves], ERRORS)
+    _label_series(axes, curves, ERRORS)
     if curves.paper and not curves.skip:
-        for line in ERRORS:
-            if line.name in curves.paper.better_m:
-                _better(axes, curves, line, curves.paper.better_m[line.name])
+        for series in ERRORS:
+            if series.name in curves.paper.better_m:
+                _draw_claimed_gain(axes, curves, series, curves.paper.better_m[series.name])
 
 
-def _better(axes: Axes, curves: Curves, line: Line, better_m: tuple[float, float]) -> None:
+def _draw_claimed_gain(
+    axes: Axes, curves: Curves, series: Series, better_m: tuple[float, float]
+) -> None:
     """Where the paper's errors lie, below those of independent noise."""
-    than = float(np.nanmedian(curves.values("independent", line)))
-    least, most = (value / line.unit for value in better_m)
+    than = float(np.nanmedian(curves.values("independent", series)))
+    least, most = (value / series.unit for value in better_m)
     axes.axhspan(than - most, than - least, **_BAND)
-    note(axes, f"{curves.paper_words}: {least:g} to {most:g} km better", than - least, than - most)
+    annotate(
+        axes, f"{curves.paper_label}: {least:g} to {most:g} km better", than - least, than - most
+    )
 
 
-def _rate(axes: Axes, curves: Curves) -> None:
-    axes.set_title("Budget for a report", loc="left")
-    _over_p(axes, curves)
+def _draw_rate(axes: Axes, curves: Curves) -> None:
+    axes.set_title("Budget per report", loc="left")
+    _set_up_p_axis(axes, curves)
     for mechanism in MECHANISMS:
-        _plot(axes, curves, mechanism, RATE)
-    _from_zero(axes, [curves], (RATE,))
-    _percent(axes)
-    _lasts(axes, curves.values("independent", RATE).tolist())
+        _plot_series(axes, curves, mechanism, RATE)
+    _set_up_value_axis(axes, [curves], (RATE,))
+    _use_percent(axes)
+    _add_report_axis(axes, curves.values("independent", RATE).tolist())
     rates = curves.values("predictive", RATE)
     best = int(np.nanargmin(rates))
     x, y = float(curves.x("predictive")[best]), float(rates[best])
     axes.plot(x, y, markeredgecolor=BLUE, label="best", **_RING)
     near, far = (LEFT, RIGHT) if x < sum(axes.get_xlim()) / 2.0 else (RIGHT, LEFT)
-    note(axes, f"{y:.2%}, {_fitting(y)} reports", y, sides=(near,), apart=0.03, color=BLUE)
+    annotate(
+        axes, f"{y:.2%}, {_reports_per_budget(y)} reports", y, sides=(near,), apart=0.03, color=BLUE
+    )
     down_to = curves.paper and curves.paper.down_to.get(curves.skip)
     if down_to:
-        note(axes, f"{curves.paper_words}: down to {100 * down_to:g}%", down_to, sides=(far,))
+        annotate(axes, f"{curves.paper_label}: down to {100 * down_to:g}%", down_to, sides=(far,))
         axes.axhline(down_to, color=DARK, linewidth=1.0, zorder=1, label="paper")
 
 
-def _fitting(rate: float) -> int:
+def _reports_per_budget(rate: float) -> int:
     """How many reports fit into a budget."""
     return int(1.0 / rate + 1e-9)
 
 
-def _lasts(axes: Axes, independent: Sequence[float]) -> None:
+def _add_report_axis(axes: Axes, independent: Sequence[float]) -> None:
     """How many reports a budget lasts for, beside what one of them costs."""
     low, high = axes.get_ylim()
-    ticks = {rate: _fitting(rate) for rate in independent[:1] if rate > 0.0}
+    ticks = {rate: _reports_per_budget(rate) for rate in independent[:1] if rate > 0.0}
     for n in (1, 2, 3, 5, 7, 10, 12, 15, 20, 30, 50, 100, 200, 500, 1000):
         if all(abs(1.0 / n - other) > 0.06 * (high - low) for other in (*ticks, low, high)):
             ticks[1.0 / n] = n
-    shown = {rate: n for rate, n in ticks.items() if rate < high}
+    visible = {rate: n for rate, n in ticks.items() if rate < high}
     beside = axes.secondary_yaxis("right")
-    beside.set_yticks(list(shown), [f"{n} reports" for n in shown.values()], color=GREY)
+    beside.set_yticks(list(visible), [f"{n} reports" for n in visible.values()], color=GREY)
     beside.tick_params(length=3, color=GREY, labelsize=9)
     beside.spines["right"].set_visible(False)
 
 
 def overview_figure(rows: Sequence[Row]) -> Figure | None:
     """What reports cost in all configurations, a panel for each sampling of a data set."""
-    asked = [(manager, skip) for manager in MANAGERS for skip in (False, True)]
+    configured = [(manager, skip) for manager in MANAGERS for skip in (False, True)]
     panels = []
     for sampling in dict.fromkeys(row["sampling"] for row in rows):
         own = [row for row in rows if row["sampling"] == sampling]
-        every = [Curves.of(own, manager, skip) for manager, skip in asked]
+        every = [Curves.of(own, manager, skip) for manager, skip in configured]
         known = [curves for curves in every if curves.known((RATE,))]
         panels += [known] if known else []
     if not panels:
         return None
-    figure = _figure()
+    figure = new_figure(SIZE_IN)
     drawn = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, every in zip(drawn, panels, strict=True):
         own = every[0].rows["predictive"]
-        words = _sampling(own[0]).split(":")[0].capitalize()
-        axes.set_title(f"{words}: {counted(own)}", loc="left", fontsize=10)
-        _over_p(axes, every[0], MECHANISMS[:2])
+        label = _sampling(own[0]).split(":")[0].capitalize()
+        axes.set_title(f"{label}: {describe_counts(own)}", loc="left", fontsize=10)
+        _set_up_p_axis(axes, every[0], MECHANISMS[:2])
         for curves in every:
             color = _MANAGERS[curves.manager][1]
             hollow = {"markerfacecolor": "white"} if curves.skip else {}
-            _plot(axes, curves, "predictive", RATE._replace(color=color), **hollow)
+            _plot_series(axes, curves, "predictive", RATE._replace(color=color), **hollow)
             if not curves.skip:
-                _plot(axes, curves, "independent", RATE._replace(color=color))
-        _from_zero(axes, [one for some in panels for one in some], (RATE,))
-        _percent(axes)
-        _name_all(axes, every)
-    words = "filled: without skip, hollow: with skip, dashed: independent; shades: 95% confidence"
-    headline(
+                _plot_series(axes, curves, "independent", RATE._replace(color=color))
+        _set_up_value_axis(axes, [one for some in panels for one in some], (RATE,))
+        _use_percent(axes)
+        _label_configurations(axes, every)
+    label = "filled: without skip, hollow: with skip, dashed: independent; shades: 95% confidence"
+    add_headline(
         figure,
-        "Budget for a report, in all private configurations",
-        f"{_dataset(rows[0])}; {words}",
+        "Budget per report, in all private configurations",
+        f"{_dataset(rows[0])}; {label}",
     )
     return figure
 
 
-def _name_all(axes: Axes, every: Sequence[Curves]) -> None:
-    told = []
+def _label_configurations(axes: Axes, every: Sequence[Curves]) -> None:
+    labels = []
     for curves in every:
-        words, color = _MANAGERS[curves.manager]
+        label, color = _MANAGERS[curves.manager]
         if (at := curves.last("predictive", RATE)) is not None:
-            told.append((at, f"{words}{', skip' if curves.skip else ''}", color))
+            labels.append((at, f"{label}{', skip' if curves.skip else ''}", color))
         if not curves.skip and (at := curves.last("independent", RATE)) is not None:
             setting = f", {curves.paper.setting}" if curves.paper else ""
-            told.append((at, f"independent{setting}", color))
-    at_the_end(axes, told)
+            labels.append((at, f"independent{setting}", color))
+    label_ends(axes, labels)
 
 
-def _plot(axes: Axes, curves: Curves, mechanism: str, line: Line, **other: Any) -> None:
+def _plot_series(axes: Axes, curves: Curves, mechanism: str, series: Series, **other: Any) -> None:
     """A line, or a point if there is one p, and its interval."""
-    look = {"color": line.color, "label": f"{mechanism} {line.name}"} | _STYLES[mechanism] | other
+    look = (
+        {"color": series.color, "label": f"{mechanism} {series.name}"} | _STYLES[mechanism] | other
+    )
     x, y, low, high = (
         curves.x(mechanism),
-        *(curves.values(mechanism, line, end) for end in ("", "_lo", "_hi")),
+        *(curves.values(mechanism, series, end) for end in ("", "_lo", "_hi")),
     )
     for part in curves.stretches(mechanism):
         if part.stop - part.start == 1:
@@ -242,14 +250,14 @@ def _plot(axes: Axes, curves: Curves, mechanism: str, line: Line, **other: Any) 
         axes.plot(x[part], y[part], **look)
 
 
-def _percent(axes: Axes) -> None:
+def _use_percent(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g}%"))
 
 
-def _from_zero(axes: Axes, every: Sequence[Curves], lines: Sequence[Line]) -> None:
-    """Room for all lines, but not for values out of all proportion, which are told instead."""
+def _set_up_value_axis(axes: Axes, every: Sequence[Curves], lines: Sequence[Series]) -> None:
+    """Room for all series; values out of all proportion are given as text instead."""
     values, ends, usual = (
-        np.concatenate([c.values(m, line, end) for c in every for m in among for line in lines])
+        np.concatenate([c.values(m, series, end) for c in every for m in among for series in lines])
         for among, end in ((MECHANISMS, ""), (MECHANISMS, "_hi"), (("independent",), ""))
     )
     most = float(np.nanmax(values))
@@ -258,38 +266,36 @@ def _from_zero(axes: Axes, every: Sequence[Curves], lines: Sequence[Line]) -> No
     axes.set_ylim(0.0, 1.08 * min(max(top, high), 1.3 * top))
     axes.yaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
     if most > axes.get_ylim()[1]:
-        words = f"↑ up to {most:.3g}"
-        axes.text(0.98, 0.98, words, transform=axes.transAxes, ha="right", va="top", color=DARK)
+        label = f"↑ up to {most:.3g}"
+        axes.text(0.98, 0.98, label, transform=axes.transAxes, ha="right", va="top", color=DARK)
 
 
-def _over_p(axes: Axes, curves: Curves, shown: Sequence[str] = MECHANISMS) -> None:
-    """The axes, before anything is drawn: where words find room depends on them."""
-    told = [row["p"] for row in curves.rows["predictive"]]
+def _set_up_p_axis(axes: Axes, curves: Curves, mechanisms: Sequence[str] = MECHANISMS) -> None:
+    """Before anything is drawn: where labels find room depends on the axes."""
+    ps = [row["p"] for row in curves.rows["predictive"]]
     if curves.single:
-        axes.set_xticks(range(len(shown)), _SHORT[: len(shown)])
-        axes.set_xlim(-0.5, len(shown) - 0.5)
-        axes.set_xlabel("p is not told" if told[0] is None else f"p = {told[0]:g}")
+        axes.set_xticks(range(len(mechanisms)), _SHORT_LABELS[: len(mechanisms)])
+        axes.set_xlim(-0.5, len(mechanisms) - 0.5)
+        axes.set_xlabel("p is unknown" if ps[0] is None else f"p = {ps[0]:g}")
     else:
-        places = dict(zip(curves.x("predictive").tolist(), told, strict=True))
+        places = dict(zip(curves.x("predictive").tolist(), ps, strict=True))
         few = list(places)[:: 2 if len(places) > 7 else 1]
         axes.set_xticks(few, ["?" if places[x] is None else f"{places[x]:g}" for x in few])
         axes.set_xlim(min(places) - 0.03, max(places) + 0.03)
         axes.set_xlabel(_P)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color="#E8E8E8", linewidth=0.8)
-    axes.set_axisbelow(True)
+    clear_frame(axes)
 
 
-def _name(axes: Axes, curves: Curves, lines: Sequence[Line]) -> None:
-    """Each line's words at its end."""
-    ends = [(curves.last("predictive", line), line) for line in lines]
-    at_the_end(axes, [(at, line.words, line.color) for at, line in ends if at is not None])
+def _label_series(axes: Axes, curves: Curves, lines: Sequence[Series]) -> None:
+    """The label of each series at its end."""
+    ends = [(curves.last("predictive", series), series) for series in lines]
+    label_ends(axes, [(at, series.label, series.color) for at, series in ends if at is not None])
 
 
-def _legend(figure: Figure) -> None:
+def _add_legend(figure: Figure) -> None:
     handles: list[Any] = [
-        Line2D([], [], label=words, **({"color": DARK} | _STYLES[mechanism]))
-        for mechanism, words in zip(MECHANISMS, _WORDS, strict=True)
+        Line2D([], [], label=label, **({"color": DARK} | _STYLES[mechanism]))
+        for mechanism, label in zip(MECHANISMS, _LABELS, strict=True)
     ]
     handles.append(Patch(color=DARK, alpha=0.2, label="95% confidence"))
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)

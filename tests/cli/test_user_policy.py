@@ -1,0 +1,99 @@
+"""The policies of `hereish user add` and `user policy`: forecasts, remedies, files, versions."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+from hereish.gateway.ledger.ledger import Ledger
+from hereish.gateway.ledger.models import Fix
+from tests.support.stage import HELSINKI, places_in, shown
+from tests.support.terminal import Terminal, commands_in, output_of
+
+README_POLICY = ("--accuracy", "3km", "--time-zone", "Europe/Helsinki")
+
+
+def test_a_policy_that_ends_about_noon_says_so(hereish: Terminal) -> None:
+    added = output_of(hereish("user", "add", "alice", *README_POLICY))
+    [first, last] = re.findall(r"gone between (\d\d:\d\d) and (\d\d:\d\d)", added)[0]
+    assert "10:00" <= first < "12:30" < last <= "15:00"
+    assert re.search(r"\(at 0[67]:\d\d if every guess fails\)", added)
+    assert "nothing is released until midnight" in added
+    assert "made-up" in added
+    changed = output_of(
+        hereish("user", "policy", "alice", *README_POLICY, "--on-exhausted", "predict")
+    )
+    assert f"gone between {first} and {last}" in changed
+    assert "the last release is repeated, untested, until midnight" in changed
+
+
+def test_the_remedies_are_valid_and_last_the_day(hereish: Terminal) -> None:
+    name = "Ann O'Neil"
+    added = output_of(hereish("user", "add", name, *README_POLICY))
+    remedies = [words for words in commands_in(added) if words[1:3] == ["user", "policy"]]
+    options = {option for words in remedies for option in words if option.startswith("--")}
+    assert options == {"--accuracy", "--every", "--reports", "--time-zone"}
+    for words in remedies:
+        assert words[3] == name
+        zone = words.index("--time-zone")
+        assert words[zone + 1] == "Europe/Helsinki", "all of it is said anew"
+        said = output_of(hereish(*words[1:]))
+        assert "lasts the day" in said
+        assert "gone between" not in said
+        planned = output_of(hereish("plan", *words[4:]))
+        assert "lasts the day" in planned
+
+
+def test_settings_of_a_file_are_remedied_by_a_longer_interval_alone(
+    hereish: Terminal, tmp_path: Path
+) -> None:
+    (tmp_path / "my settings.toml").write_text(
+        "[promise]\nlevel = 2.3\nradius_m = 100.0\n[mechanism]\nnoise_accuracy_m = 2500.0\n"
+        "eta = 0.4\ngamma = 0.9\nprediction_rate = 0.8\n"
+    )
+    added = output_of(hereish("user", "add", "alice", "--settings", tmp_path / "my settings.toml"))
+    [words] = [words for words in commands_in(added) if words[1:3] == ["user", "policy"]]
+    assert "--every" in words
+    assert "lasts the day" in output_of(hereish(*words[1:]))
+
+
+def test_days_in_utc_that_nobody_asked_for_are_noted(hereish: Terminal) -> None:
+    note = "days begin at midnight UTC; give --time-zone"
+    assert note in hereish("user", "add", "alice", "--accuracy", "3km").err
+    assert note not in hereish("user", "add", "bob", *README_POLICY).err
+    said = hereish("user", "add", "eve", "--accuracy", "3km", "--time-zone", "UTC")
+    assert note not in said.err
+    never = hereish("user", "add", "joe", "--accuracy", "3km", "--window", "none")
+    assert note not in never.err
+
+
+def test_a_policy_of_tuned_settings(hereish: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(
+        "[promise]\nlevel = 2.3\nradius_m = 100.0\n[mechanism]\nnoise_accuracy_m = 2500.0\n"
+        "eta = 0.4\ngamma = 0.9\nprediction_rate = 0.8\n"
+        "[skip]\nspeed_kmh = 20.0\nlimit_m = 900.0\nrestart_after_passed_test = true\n"
+    )
+    output_of(hereish("user", "add", "alice", "--settings", tmp_path / "s.toml"))
+    told = json.loads(output_of(hereish("user", "show", "alice", "--json")))["policy"]
+    assert (told["accuracy_m"], told["eta"], told["skip_since"]) == (2500.0, 0.4, "tested")
+    twice = hereish("user", "add", "bob", "--settings", tmp_path / "s.toml", "--accuracy", "3km")
+    assert twice.code == 2
+    assert "leave out --accuracy" in twice.err
+
+
+def test_a_changed_policy_says_when_it_applies(hereish: Terminal, tmp_path: Path) -> None:
+    hereish("user", "add", "alice", "--accuracy", "3km", "--every", "0")
+    assert "nothing was reported yet" in output_of(
+        hereish("user", "policy", "alice", "--reports", "30")
+    )
+    token = output_of(hereish("token", "new", "alice", "--device", "phone")).strip()
+    ledger = Ledger.open(places_in(tmp_path))
+    ledger.report(shown(token), [Fix(*HELSINKI, time.time() - 60)])
+    ledger.close()
+    changed = output_of(hereish("user", "policy", "alice", "--accuracy", "4km"))
+    assert "policy 3 of alice applies from the next window on" in changed
+    assert "waits for a later window: predictive, 4 km" in output_of(
+        hereish("user", "show", "alice")
+    )
