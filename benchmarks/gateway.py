@@ -26,7 +26,7 @@ from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
 from hereish.gateway.ledger.tables import policies, users
 from hereish.gateway.ledger.tables import tokens as token_rows
-from hereish.gateway.ledger.tokens import Presented
+from hereish.gateway.ledger.tokens import PresentedToken
 
 HERE = Path(__file__).parent
 SENDERS = 16
@@ -239,7 +239,7 @@ def _growth(name: str, fresh: Callable[[Path, str], str]) -> list[Row]:
 class _Reporter:
     """Reports for users in turn, each a second after the last."""
 
-    def __init__(self, ledger: Ledger, tokens: list[Presented]) -> None:
+    def __init__(self, ledger: Ledger, tokens: list[PresentedToken]) -> None:
         self._ledger, self.tokens, self._next = ledger, tokens, 0
         self._at_s = time.time() - 5e6
 
@@ -266,7 +266,7 @@ def _some(ledger: Ledger, name: str, count: int) -> _Reporter:
 def _many(ledger: Ledger) -> _Reporter:
     """Very many users, written in bulk, who report in any order."""
     body = policy(**ENDLESS).to_json()
-    made = [shown(tokens.new()) for _ in range(MANY)]
+    made = [shown(tokens.generate_token()) for _ in range(MANY)]
     first = 1_000_000
     with ledger.database.writing() as tx:
         numbers = range(first, first + MANY)

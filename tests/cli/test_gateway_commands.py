@@ -44,7 +44,7 @@ def test_a_user_and_a_token_from_nothing(hereish: Terminal, tmp_path: Path) -> N
     assert "For the reports of each day (Asia/Tokyo)" in added
     token = well(hereish("token", "new", "alice", "--device", "phone")).strip()
     ledger = Ledger.open(places_in(tmp_path))
-    assert ledger.device(shown(token)).user == "alice"
+    assert ledger.identify(shown(token)).user == "alice"
     ledger.close()
     assert token not in well(hereish("user", "show", "alice"))
 
@@ -267,7 +267,7 @@ def test_the_passphrase_is_asked_for_and_kept_encrypted(hereish: Terminal, tmp_p
     )
     token = well(made).strip()
     ledger = Ledger.open(places_in(tmp_path))
-    sealed = ledger.device(shown(token)).passphrase
+    sealed = ledger.identify(shown(token)).passphrase
     assert sealed is not None
     about = f"passphrase {shown(token).id}"
     assert ledger.keys.open(sealed, about) == "open sesame"
@@ -343,7 +343,7 @@ def test_a_restored_ledger_is_told_to_go_on(hereish: Terminal, tmp_path: Path) -
 def test_serve_refuses_a_port_that_is_taken_and_a_ledger_without_its_key(tmp_path: Path) -> None:
     where = places_in(tmp_path)
     Ledger.open(where).close()
-    words = ("--database", where.database, "--key-file", where.key_file, "--mark", where.mark)
+    words = ("--database", where.database, "--key-file", where.key_file, "--mark", where.mark_file)
     with serving(where) as running:
         taken = in_a_process("serve", *words, "--port", running.port)
     assert taken.returncode == 1
@@ -387,7 +387,7 @@ def test_the_demo_prints_a_curl_line_that_works(tmp_path: Path) -> None:
 
 def test_serve_says_what_it_made_and_that_others_can_reach_it(tmp_path: Path) -> None:
     where, port = places_in(tmp_path), free_port()
-    words = ("--database", where.database, "--key-file", where.key_file, "--mark", where.mark)
+    words = ("--database", where.database, "--key-file", where.key_file, "--mark", where.mark_file)
     program = [str(Path(sys.executable).parent / "hereish"), "serve", *map(str, words)]
     host = "0.0.0.0"  # noqa: S104  # for a moment; this is what is warned of
     with (tmp_path / "out").open("wb") as out, (tmp_path / "err").open("wb") as err:

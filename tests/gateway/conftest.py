@@ -11,7 +11,7 @@ import pytest
 from hereish.gateway.admin import accounts
 from hereish.gateway.forwarding import outbox, senders
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.paths import Places
+from hereish.gateway.paths import GatewayPaths
 from tests.support.forwarding_stage import POLICY, Phone, phone_of
 from tests.support.postgres import Postgres, postgres
 from tests.support.stage import places_in
@@ -26,7 +26,7 @@ def cluster() -> Iterator[Postgres]:
 @pytest.fixture
 def places(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Places:
+) -> GatewayPaths:
     monkeypatch.delenv("HEREISH_KEY", raising=False)
     database = None
     if getattr(request, "param", "sqlite") == "postgresql":
@@ -36,7 +36,7 @@ def places(
 
 
 @pytest.fixture
-def ledger(places: Places) -> Iterator[Ledger]:
+def ledger(places: GatewayPaths) -> Iterator[Ledger]:
     opened = Ledger.open(places)
     accounts.add_user(opened, "alice", POLICY)
     yield opened

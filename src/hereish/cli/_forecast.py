@@ -211,7 +211,9 @@ def _would_last(policy: Policy) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is wrong with the policy itself was said before
-            share = lasts_share(policy.fit(), policy.interval_s, time_zone=policy.time_zone)
+            share = lasts_share(
+                policy.build_checked(), policy.interval_s, time_zone=policy.time_zone
+            )
             return share is not None and share >= SAFE
     except HereishError:
         return False

@@ -18,7 +18,7 @@ from hereish.evaluation import settings as tuned
 if TYPE_CHECKING:
     from hereish.gateway.ledger.ledger import Ledger
     from hereish.gateway.ledger.policy import Policy
-    from hereish.gateway.paths import Places
+    from hereish.gateway.paths import GatewayPaths
 
 
 class Where(NamedTuple):
@@ -28,10 +28,10 @@ class Where(NamedTuple):
     key_file: str | None
     mark: str | None
 
-    def places(self) -> Places:
+    def places(self) -> GatewayPaths:
         """What was said, or the usual places."""
         from_said, _ = _gateway()
-        found: Places = from_said(*self)
+        found: GatewayPaths = from_said(*self)
         return found
 
     @contextmanager
@@ -40,7 +40,7 @@ class Where(NamedTuple):
         _, ledger_class = _gateway()
         where = self.places()
         ledger = ledger_class.open(where, check=check, pool=1)
-        if ledger.made:
+        if ledger.created:
             click.echo(f"hereish: note: {made_new(where)}", err=True)
         try:
             yield ledger
@@ -48,7 +48,7 @@ class Where(NamedTuple):
             ledger.close()
 
 
-def made_new(where: Places) -> str:
+def made_new(where: GatewayPaths) -> str:
     """Where the parts of a new ledger are."""
     if os.environ.get("HEREISH_KEY") is not None:
         key = "its key is that of HEREISH_KEY"
@@ -56,8 +56,8 @@ def made_new(where: Places) -> str:
         key = f"its key is {where.key_file}"
     return (
         f"made a new ledger: {database_shown(where.database)}; {key}, and its high-water mark is "
-        f"{where.mark}. Without the key the ledger cannot be used: back up the key apart from the "
-        "ledger, and the mark not at all"
+        f"{where.mark_file}. Without the key the ledger cannot be used: back up the key apart from "
+        "the ledger, and the mark not at all"
     )
 
 
@@ -174,10 +174,10 @@ def sure(question: str, yes: bool) -> None:
 def _gateway() -> tuple[Any, Any]:
     try:
         from hereish.gateway.ledger.ledger import Ledger
-        from hereish.gateway.paths import places
+        from hereish.gateway.paths import resolve_paths
     except ImportError:
         raise ParameterError("the gateway needs more: pip install 'hereish[gateway]'") from None
-    return places, Ledger
+    return resolve_paths, Ledger
 
 
 def policy_of(

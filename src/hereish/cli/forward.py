@@ -90,7 +90,7 @@ def add(
     with where.opened() as ledger:
         from hereish.gateway.admin import destinations
 
-        number = destinations.add(
+        number = destinations.add_destination(
             ledger,
             user,
             address,
@@ -102,7 +102,7 @@ def add(
             device=device,
             accuracy=not no_accuracy,
         )
-        [added] = [one for one in destinations.listed(ledger, user) if one.id == number]
+        [added] = [one for one in destinations.list_destinations(ledger, user) if one.id == number]
     click.echo(f"{number}: {added.format} to {added.address}")
     if added.note:
         click.echo(f"hereish: note: {added.note}", err=True)
@@ -117,7 +117,7 @@ def list_(user: str, as_json: bool, where: Where) -> None:
     with where.opened() as ledger:
         from hereish.gateway.admin import destinations
 
-        found = destinations.listed(ledger, user)
+        found = destinations.list_destinations(ledger, user)
     if as_json:
         click.echo(json.dumps([one._asdict() for one in found], indent=2, ensure_ascii=False))
         return
@@ -137,7 +137,7 @@ def remove(user: str, number: int, where: Where) -> None:
     with where.opened() as ledger:
         from hereish.gateway.admin import destinations
 
-        destinations.remove(ledger, user, number)
+        destinations.remove_destination(ledger, user, number)
     click.echo("removed")
 
 

@@ -33,7 +33,7 @@ def status(where: Where, as_json: bool) -> None:
     with where.opened(check=False) as ledger:
         from hereish.gateway.admin import maintenance
 
-        found = maintenance.status(ledger)
+        found = maintenance.read_status(ledger)
     if as_json:
         judged = {"restored": found.restored, "set_back": found.set_back}
         click.echo(json.dumps(found._asdict() | judged, indent=2))
@@ -100,7 +100,7 @@ def accept(yes: bool, anyway: bool, where: Where) -> None:
     with where.opened(check=False) as ledger:
         from hereish.gateway.admin import maintenance
 
-        if not (maintenance.status(ledger).restored or anyway):
+        if not (maintenance.read_status(ledger).restored or anyway):
             click.echo("the ledger stands at its high-water mark: there is nothing to accept")
             return
     _gateway_options.sure(
@@ -109,7 +109,7 @@ def accept(yes: bool, anyway: bool, where: Where) -> None:
     with where.opened(check=False) as ledger:
         from hereish.gateway.admin import maintenance
 
-        closed = maintenance.accept(ledger)
+        closed = maintenance.accept_restored(ledger)
     click.echo(f"closed the present window of {closed} user(s); it goes on with the next one")
 
 
@@ -124,5 +124,5 @@ def mark(yes: bool, where: Where) -> None:
     with where.opened(check=False) as ledger:
         from hereish.gateway.admin import maintenance
 
-        last = maintenance.take_as_it_is(ledger)
+        last = maintenance.reset_mark(ledger)
     click.echo(f"the mark is at entry {last}")

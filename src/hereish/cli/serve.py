@@ -84,25 +84,27 @@ def command(
         from hereish.gateway.http.server import serve
         from hereish.gateway.ledger.ledger import Ledger
         from hereish.gateway.observability import logs
-        from hereish.gateway.paths import Places
+        from hereish.gateway.paths import GatewayPaths
     except ImportError:
         raise ParameterError("the gateway needs more: pip install 'hereish[gateway]'") from None
     _unless_taken(host, port)
     reached = public_address(host)
     if reached is not None:
         _options.warn(reached)
-    logs.set_up(log_level)
+    logs.configure_logging(log_level)
     folder = Path(tempfile.mkdtemp(prefix="hereish-demo-")) if demo else None
     try:
         if folder is not None:
             if _says_where():
                 raise ParameterError("--demo has a ledger of its own; leave out where it is")
             os.environ.pop("HEREISH_KEY", None)
-            found = Places(f"sqlite:///{folder / 'ledger.db'}", folder / "key", folder / "mark")
+            found = GatewayPaths(
+                f"sqlite:///{folder / 'ledger.db'}", folder / "key", folder / "mark"
+            )
         else:
             found = where.places()
         ledger = Ledger.open(found)
-        if ledger.made and not demo:
+        if ledger.created and not demo:
             # Not on standard error, where the log is: lines of JSON.
             click.echo(_gateway_options.made_new(found))
         click.echo(_demo(ledger, host, port) if demo else _hello(ledger, host, port))
@@ -158,7 +160,7 @@ def _hello(ledger: Ledger, host: str, port: int) -> str:
     from hereish.gateway.admin import accounts
 
     words = f"hereish listens on {_address(host, port)}, and ends with Ctrl-C."
-    if not accounts.listed(ledger):
+    if not accounts.list_users(ledger):
         first = _gateway_options.hint("user add", "NAME", accuracy="3km")
         words += f" There is no user yet: {first}"
     return words

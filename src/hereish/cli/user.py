@@ -14,7 +14,7 @@ from hereish.cli._gateway_options import Where
 from hereish.cli._wording import far
 
 if TYPE_CHECKING:
-    from hereish.gateway.admin.accounts import Account
+    from hereish.gateway.admin.accounts import UserOverview
     from hereish.gateway.ledger.policy import Policy
 
 EXAMPLE = """\b
@@ -69,7 +69,7 @@ def policy(name: str, where: Where, **said: Any) -> None:
         from hereish.gateway.admin import accounts
 
         version = accounts.set_policy(ledger, name, new)
-        waits = accounts.shown(ledger, name).waiting is not None
+        waits = accounts.describe_user(ledger, name).waiting is not None
     when = "from the next window on" if waits else "from now on: nothing was reported yet"
     click.echo(f"policy {version} of {name} applies {when}. {new.build().guarantee}")
     _forecast.tell(new, "user policy", name)
@@ -84,7 +84,7 @@ def list_(where: Where, as_json: bool) -> None:
     with where.opened() as ledger:
         from hereish.gateway.admin import accounts
 
-        found = accounts.listed(ledger)
+        found = accounts.list_users(ledger)
     if as_json:
         rows = [{"name": name, "disabled": at_s is not None} for name, at_s in found]
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -105,8 +105,8 @@ def show(name: str, where: Where, as_json: bool) -> None:
     with where.opened() as ledger:
         from hereish.gateway.admin import accounts, destinations
 
-        account = accounts.shown(ledger, name)
-        forwards = len(destinations.listed(ledger, name))
+        account = accounts.describe_user(ledger, name)
+        forwards = len(destinations.list_destinations(ledger, name))
     click.echo(_as_json(account, forwards) if as_json else _in_words(account, forwards))
 
 
@@ -177,22 +177,22 @@ def _policy_in_words(policy: Policy) -> str:
     return "; ".join(parts)
 
 
-def _as_json(account: Account, forwards: int) -> str:
+def _as_json(account: UserOverview, forwards: int) -> str:
     def plain(value: object) -> object:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return dataclasses.asdict(value)
         return str(value)
 
     told = account._asdict() | {
-        "standing": account.standing._asdict() | {"remaining": account.standing.remaining},
+        "standing": account.budget._asdict() | {"remaining": account.budget.remaining},
         "tokens": [token._asdict() for token in account.tokens],
         "destinations": forwards,
     }
     return json.dumps(told, indent=2, default=plain, ensure_ascii=False)
 
 
-def _in_words(account: Account, forwards: int) -> str:
-    standing, policy = account.standing, account.policy
+def _in_words(account: UserOverview, forwards: int) -> str:
+    standing, policy = account.budget, account.policy
     spent = standing.spent / standing.total
     state = "the budget is spent" if standing.exhausted else f"{1 - spent:.1%} of it is left"
     if standing.closed:

@@ -22,7 +22,7 @@ from hereish.errors import HereishError, ParameterError
 from hereish.gateway.http.app import create_app
 from hereish.gateway.http.server import server_of
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.ledger.user_state import Book
+from hereish.gateway.ledger.user_state import UserState
 from hereish.gateway.observability import logs
 from tests.support.hostile_stage import PATIENCE_S, WORDS_OF_PYTHON, payloads
 from tests.support.leaks import TRUE, leaks, leaks_in_files, released_in
@@ -57,7 +57,7 @@ def logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     logging.root.handlers.clear()  # those of pytest, which it brings anew for the test itself
     with log.open("w", encoding="utf-8") as lines, monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", lines)
-        logs.set_up("debug")
+        logs.configure_logging("debug")
         [ours] = logging.root.handlers
         yield log
         logging.root.removeHandler(ours)
@@ -126,7 +126,7 @@ def _recursive(*_: Any, **__: Any) -> None:
 
 
 FAILURES = [_plain, _chained, _grouped, _noted, _ours, _ours_too, _unspeakable, _recursive]
-PARTS = [(Ledger, "report_all"), (Book, "add"), (Book, "to_json"), (Ledger, "_admitted")]
+PARTS = [(Ledger, "report_all"), (UserState, "add"), (UserState, "to_json"), (Ledger, "_admitted")]
 
 
 def check_silent(threaded: Threaded) -> list[dict[str, Any]]:
@@ -167,7 +167,7 @@ def test_a_defect_that_is_found_by_chance_is_found_by_the_search(threaded: Threa
     """The control: had the words been logged, `check_silent` would have said so."""
     logging.getLogger("hereish").error("a defect: %s", HERE)
     check_silent(threaded)  # the format alone is written, never its arguments
-    logs.tell("request", words=HERE)
+    logs.log_event("request", words=HERE)
     with pytest.raises(AssertionError):
         check_silent(threaded)
 

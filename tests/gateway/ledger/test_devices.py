@@ -15,11 +15,11 @@ from sqlalchemy import event, select
 
 from hereish.errors import ParameterError
 from hereish.gateway.admin import accounts
-from hereish.gateway.ledger.ledger import Ledger, Reported
+from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
 from hereish.gateway.ledger.tables import entries
-from hereish.gateway.ledger.tokens import Presented
-from hereish.gateway.ledger.transaction import Answer
+from hereish.gateway.ledger.tokens import PresentedToken
+from hereish.gateway.ledger.transaction import FixAnswer, ReportResponse
 from tests.support.postgres import Postgres
 from tests.support.stage import member, places_in, shown
 
@@ -40,7 +40,7 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
     opened.close()
 
 
-def both(ledger: Ledger, **settings: Any) -> tuple[Presented, Presented]:
+def both(ledger: Ledger, **settings: Any) -> tuple[PresentedToken, PresentedToken]:
     """A phone, which is the primary device, and a tablet."""
     phone = shown(member(ledger, interval_s=1800.0, **settings))
     tablet = shown(accounts.new_token(ledger, "alice", "tablet"))
@@ -50,12 +50,12 @@ def both(ledger: Ledger, **settings: Any) -> tuple[Presented, Presented]:
 
 def sent(
     ledger: Ledger,
-    token: Presented,
+    token: PresentedToken,
     now_s: float,
     ahead_s: float = 0.0,
     place: tuple[float, float] = HOME,
-) -> Answer:
-    reported: Reported = ledger.report(token, [Fix(*place, now_s + ahead_s)], now_s=now_s)
+) -> FixAnswer:
+    reported: ReportResponse = ledger.report(token, [Fix(*place, now_s + ahead_s)], now_s=now_s)
     return reported.answers[0]
 
 
@@ -90,7 +90,7 @@ def test_the_next_day_begins_with_the_phone_although_nothing_was_left_for_hours(
         now_s = MIDNIGHT_S + second
         sent(ledger, tablet, now_s, 240.0) if second else None
         sent(ledger, phone, now_s, place=POCKET)
-    assert ledger.report(phone, [], now_s=MIDNIGHT_S + DAY_S - 1).standing.reports > 0
+    assert ledger.report(phone, [], now_s=MIDNIGHT_S + DAY_S - 1).budget.reports > 0
     assert releases(ledger)["tablet"] == 0
 
 
@@ -238,7 +238,7 @@ def test_the_newest_token_is_primary_unless_a_device_was_chosen(ledger: Ledger) 
     assert first() == "phone"  # it was chosen, and can report again
     accounts.new_token(ledger, "alice", "ring", primary=True)
     assert first() == "ring"
-    with pytest.raises(accounts.Unknown, match="no device 'shoe'"):
+    with pytest.raises(accounts.NotFoundError, match="no device 'shoe'"):
         accounts.set_primary(ledger, "alice", "shoe")
     with pytest.raises(ParameterError, match="between 0 and 30 days"):
         accounts.set_primary(ledger, "alice", "ring", silence_s=-1.0)
@@ -307,7 +307,7 @@ def test_devices_that_report_at_once_to_two_processes_do_not_change_whose_turn_i
     sent(ledger, phone, MIDNIGHT_S)
     start = threading.Barrier(4)
 
-    def report(opened: Ledger, token: Presented) -> None:
+    def report(opened: Ledger, token: PresentedToken) -> None:
         start.wait()
         for minute in range(0, 600, 12):
             sent(opened, token, MIDNIGHT_S + 60.0 * minute, 240.0 if token is tablet else 0.0)

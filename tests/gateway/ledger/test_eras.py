@@ -15,7 +15,7 @@ import pytest
 
 from hereish.errors import ParameterError
 from hereish.gateway.admin import accounts, maintenance
-from hereish.gateway.ledger.high_water_mark import Restored
+from hereish.gateway.ledger.high_water_mark import LedgerRestoredError
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
 from hereish.gateway.ledger.policy import Policy
@@ -89,7 +89,7 @@ def restore(folder: Path) -> None:
 
 def accept(folder: Path) -> None:
     told = Ledger.open(places_in(folder), check=False)
-    maintenance.accept(told)
+    maintenance.accept_restored(told)
     told.close()
 
 
@@ -100,12 +100,12 @@ def test_the_same_backup_is_not_taken_twice(tmp_path: Path, clock: Clock, lost: 
         (tmp_path / "mark").unlink()
     accept(tmp_path)
     restore(tmp_path)
-    with pytest.raises(Restored, match="before the last 'hereish ledger accept'"):
+    with pytest.raises(LedgerRestoredError, match="before the last 'hereish ledger accept'"):
         Ledger.open(places_in(tmp_path))
     told = Ledger.open(places_in(tmp_path), check=False)
-    assert maintenance.status(told).restored
+    assert maintenance.read_status(told).restored
     with pytest.raises(ParameterError, match="tells that this is a backup"):
-        maintenance.take_as_it_is(told)
+        maintenance.reset_mark(told)
     told.close()
     accept(tmp_path)
     ledger = Ledger.open(places_in(tmp_path))
@@ -120,9 +120,9 @@ def test_the_mark_is_believed_and_not_whoever_says_that_it_is_no_backup(
     lose_all_since_the_backup(tmp_path, in_backup=1)
     told = Ledger.open(places_in(tmp_path), check=False)
     with pytest.raises(ParameterError, match="tells that this is a backup"):
-        maintenance.take_as_it_is(told)
+        maintenance.reset_mark(told)
     told.close()
-    with pytest.raises(Restored):
+    with pytest.raises(LedgerRestoredError):
         Ledger.open(places_in(tmp_path))
 
 
@@ -141,11 +141,11 @@ def test_a_gateway_of_the_era_before_stops(tmp_path: Path, clock: Clock, notices
     told = Ledger.open(places_in(tmp_path))
     accounts.set_policy(told, "alice", policy(level=0.5 * math.log(10)))
     if notices == "by itself":
-        with pytest.raises(Restored, match="Start the gateway again"):
+        with pytest.raises(LedgerRestoredError, match="Start the gateway again"):
             running.catch_up()
-        with pytest.raises(Restored):
-            running.alive()
-    with pytest.raises(Restored, match="Start the gateway again"):
+        with pytest.raises(LedgerRestoredError):
+            running.check_health()
+    with pytest.raises(LedgerRestoredError, match="Start the gateway again"):
         spent(running, token, NOON_S + DAY_S, 1)
     assert 0.2 < spent(told, token, NOON_S + DAY_S) <= 0.5
     told.close()
@@ -169,11 +169,11 @@ def test_a_backup_of_an_era_that_nobody_remembers_is_not_the_later_one(
     ledger.close()
     (tmp_path / "later").replace(tmp_path / "backup")
     restore(tmp_path)
-    with pytest.raises(Restored, match="before the last 'hereish ledger accept'"):
+    with pytest.raises(LedgerRestoredError, match="before the last 'hereish ledger accept'"):
         Ledger.open(places_in(tmp_path))
     told = Ledger.open(places_in(tmp_path), check=False)
     with pytest.raises(ParameterError, match="tells that this is a backup"):
-        maintenance.take_as_it_is(told)
+        maintenance.reset_mark(told)
     told.close()
 
 
@@ -191,8 +191,8 @@ def test_who_looks_while_others_report_sees_no_restore(
         return value()
 
     monkeypatch.setattr(looking.mark, "value", after_a_report)
-    assert not maintenance.status(looking).restored
-    assert maintenance.take_as_it_is(looking) == 2
+    assert not maintenance.read_status(looking).restored
+    assert maintenance.reset_mark(looking) == 2
     running.close()
     looking.close()
 
@@ -201,14 +201,14 @@ def test_another_machine_says_once_that_the_accepted_ledger_is_the_one(
     tmp_path: Path, clock: Clock
 ) -> None:
     here = places_in(tmp_path)
-    there = replace(here, mark=tmp_path / "mark of another machine")
+    there = replace(here, mark_file=tmp_path / "mark of another machine")
     token = lose_all_since_the_backup(tmp_path, in_backup=1)
-    shutil.copy(here.mark, there.mark)
+    shutil.copy(here.mark_file, there.mark_file)
     accept(tmp_path)
-    with pytest.raises(Restored, match="'hereish ledger mark' first"):
+    with pytest.raises(LedgerRestoredError, match="'hereish ledger mark' first"):
         Ledger.open(there)
     told = Ledger.open(there, check=False)
-    maintenance.take_as_it_is(told)
+    maintenance.reset_mark(told)
     told.close()
     ledger = Ledger.open(there)
     assert spent(ledger, token, NOON_S + HOUR_S) == 0.0
@@ -298,7 +298,7 @@ def test_what_was_closed_stays_closed_when_nobody_is_left(tmp_path: Path, clock:
     clock(NOON_S - 3 * DAY_S)
     ledger = Ledger.open(places_in(tmp_path))
     accounts.delete_user(ledger, "alice")
-    maintenance.accept(ledger)
+    maintenance.accept_restored(ledger)
     token = member(ledger, "bob")
     assert spent(ledger, token, NOON_S + HOUR_S) == 0.0
     ledger.close()
@@ -311,9 +311,13 @@ def test_a_file_in_its_place_stays_refused_whoever_looks(tmp_path: Path, clock: 
     copied(tmp_path / "ledger.db", tmp_path / "copy")
     (tmp_path / "copy").replace(tmp_path / "ledger.db")
     for _ in range(2):
-        with pytest.raises(Restored, match="another file"):
+        with pytest.raises(LedgerRestoredError, match="another file"):
             spent(ledger, token, NOON_S + 60.0, 1)
-        with pytest.raises(Restored), ledger.database.reading(), ledger.database.reading():
+        with (
+            pytest.raises(LedgerRestoredError),
+            ledger.database.reading(),
+            ledger.database.reading(),
+        ):
             pass  # more connections than there were
     ledger.close()
 
@@ -331,7 +335,7 @@ def test_a_policy_that_would_pay_once_in_its_life_is_refused(tmp_path: Path, clo
 def test_what_was_said_in_a_window_that_paid_nothing_stays_said(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Policy, "fit", Policy.build)  # one that pays once in its life
+    monkeypatch.setattr(Policy, "build_checked", Policy.build)  # one that pays once in its life
     ledger = Ledger.open(places_in(tmp_path))
     token = shown(member(ledger, accuracy_m=200.0))
     fixes = [

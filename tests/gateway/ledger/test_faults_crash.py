@@ -10,7 +10,7 @@ import pytest
 
 from hereish.gateway.admin import maintenance
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.paths import Places
+from hereish.gateway.paths import GatewayPaths
 from tests.support.hammer import audit
 from tests.support.hammering import Crowd, launching, people
 from tests.support.postgres import Postgres
@@ -20,7 +20,7 @@ MOMENTS = ("before the mark", "after the mark")
 REPORTS = 3
 
 
-def crashed(where: Places, dies: str) -> None:
+def crashed(where: GatewayPaths, dies: str) -> None:
     rng = random.Random(6)  # noqa: S311  # places, not secrets
     ledger = Ledger.open(where)
     [person] = people(ledger, 1, 1, rng)
@@ -80,6 +80,6 @@ def test_what_was_answered_after_a_crash_is_below_the_mark(tmp_path: Path) -> No
         assert report.answers[0]["cost"] > 0.0
         crowd.close()
         assert launcher.end(pid) == 0
-    found = maintenance.status(ledger)
+    found = maintenance.read_status(ledger)
     ledger.close()
     assert found.mark == found.last == 1

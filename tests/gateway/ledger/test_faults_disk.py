@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.paths import Places
+from hereish.gateway.paths import GatewayPaths
 from tests.support.hammer import audit
 from tests.support.hammering import Crowd, launching, people, publish, status
 from tests.support.postgres import postgres
@@ -22,7 +22,7 @@ ROUNDS = 3
 
 
 def starved(
-    where: Places,
+    where: GatewayPaths,
     full: Callable[[int, bool], None],
     record: Callable[[str, object], None],
     name: str,
@@ -90,7 +90,9 @@ def test_a_full_disk_releases_nothing_and_loses_nothing(
             os.close(handle)
 
     usual = places_in(tmp_path)
-    where = Places(f"sqlite:///{small_disk / 'ledger.db'}", usual.key_file, small_disk / "mark")
+    where = GatewayPaths(
+        f"sqlite:///{small_disk / 'ledger.db'}", usual.key_file, small_disk / "mark"
+    )
     starved(where, full, record_property, "disk full")
 
 
@@ -125,4 +127,4 @@ def test_a_mark_that_cannot_be_written_lets_nothing_out(tmp_path: Path) -> None:
         crowd.close()
         audit(where, [report])
     assert answers == [503, 503, 503]
-    assert int(where.mark.read_text("ascii").split()[-1]) == 1
+    assert int(where.mark_file.read_text("ascii").split()[-1]) == 1

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.paths import Places
+from hereish.gateway.paths import GatewayPaths
 from tests.support.hammer import audit
 from tests.support.hammering import Crowd, launching, people, publish, status
 from tests.support.postgres import Postgres
@@ -16,7 +16,9 @@ from tests.support.stage import places_in
 PROCESSES, DEVICES, REPORTS = 8, 6, 40
 
 
-def hammered(where: Places, seed: int, record: Callable[[str, object], None], name: str) -> None:
+def hammered(
+    where: GatewayPaths, seed: int, record: Callable[[str, object], None], name: str
+) -> None:
     rng = random.Random(seed)  # noqa: S311  # load, not secrets
     ledger = Ledger.open(where)
     persons = people(ledger, 1, DEVICES, rng)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.paths import Places
+from hereish.gateway.paths import GatewayPaths
 from tests.support.hammer import audit
 from tests.support.hammering import Crowd, launching, people, publish
 from tests.support.postgres import Postgres
@@ -17,7 +17,7 @@ from tests.support.stage import places_in
 
 
 def killed(
-    where: Places, rounds: int, seed: int, record: Callable[[str, object], None], name: str
+    where: GatewayPaths, rounds: int, seed: int, record: Callable[[str, object], None], name: str
 ) -> None:
     rng = random.Random(seed)  # noqa: S311  # moments, not secrets
     ledger = Ledger.open(where)

@@ -12,8 +12,8 @@ import pytest
 
 from hereish.errors import HereishError
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.ledger.models import Fix, Release
-from hereish.gateway.ledger.tokens import Presented
+from hereish.gateway.ledger.models import Fix, LedgerRelease
+from hereish.gateway.ledger.tokens import PresentedToken
 from tests.support.hammer import audit
 from tests.support.restoring import (
     AFTER,
@@ -116,7 +116,7 @@ def test_a_log_that_was_left_beside_a_restored_file_pays_nothing_twice(
         ledger.close()
         shutil.copy(tmp_path / "log", tmp_path / "ledger.db-wal")
     backup.replace(live)
-    second: list[Release] = []
+    second: list[LedgerRelease] = []
     try:
         if not running:
             ledger = Ledger.open(where)
@@ -129,7 +129,9 @@ def test_a_log_that_was_left_beside_a_restored_file_pays_nothing_twice(
     assert spent <= math.log(10) / 100.0
 
 
-def _released(ledger: Ledger, token: Presented, from_s: float, number: int) -> list[Release]:
+def _released(
+    ledger: Ledger, token: PresentedToken, from_s: float, number: int
+) -> list[LedgerRelease]:
     found = [
         ledger.report(token, [Fix(*HELSINKI, from_s + i)]).answers[0].release for i in range(number)
     ]

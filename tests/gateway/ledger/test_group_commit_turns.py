@@ -16,19 +16,21 @@ import pytest
 from sqlalchemy import func, select
 
 from hereish.gateway.admin import accounts
-from hereish.gateway.ledger.database import LedgerUnreachable
-from hereish.gateway.ledger.group_commit import Clerk
-from hereish.gateway.ledger.ledger import Ask, Ledger, Refused, Reported
-from hereish.gateway.ledger.models import Fix
+from hereish.gateway.ledger.database import LedgerUnavailableError
+from hereish.gateway.ledger.group_commit import GroupCommit
+from hereish.gateway.ledger.ledger import Ledger
+from hereish.gateway.ledger.models import Fix, ReportRequest
+from hereish.gateway.ledger.queries import TokenRefusedError
 from hereish.gateway.ledger.tables import entries
-from hereish.gateway.ledger.tokens import Presented
+from hereish.gateway.ledger.tokens import PresentedToken
+from hereish.gateway.ledger.transaction import ReportResponse
 from tests.support.postgres import Postgres
 from tests.support.stage import HELSINKI, member, places_in, shown
 
 NOON_S = 1_762_171_200.0
 MOST = 32  # points of one transaction, where each may make a release
 ENDLESS: dict[str, Any] = {"level": 1e7, "window": "none"}
-Transaction = list[tuple[Presented, int]]  # whose, and how many points
+Transaction = list[tuple[PresentedToken, int]]  # whose, and how many points
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -42,11 +44,11 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
     opened.close()
 
 
-def batch(token: Presented, points: int, start_s: float = NOON_S) -> Ask:
-    return Ask(token, [Fix(*HELSINKI, start_s + i) for i in range(points)], answers=False)
+def batch(token: PresentedToken, points: int, start_s: float = NOON_S) -> ReportRequest:
+    return ReportRequest(token, [Fix(*HELSINKI, start_s + i) for i in range(points)], answers=False)
 
 
-def users(ledger: Ledger, number: int, **settings: Any) -> list[Presented]:
+def users(ledger: Ledger, number: int, **settings: Any) -> list[PresentedToken]:
     return [shown(member(ledger, f"user{i}", **(ENDLESS | settings))) for i in range(number)]
 
 
@@ -57,7 +59,7 @@ def watched(
     seen: list[Transaction] = []
     whole = Ledger.report_all
 
-    def report_all(self: Ledger, asks: Sequence[Ask]) -> list[Reported | Exception]:
+    def report_all(self: Ledger, asks: Sequence[ReportRequest]) -> list[ReportResponse | Exception]:
         seen.append([(ask.token, len(ask.fixes)) for ask in asks])
         if meanwhile is not None:
             meanwhile(len(seen))
@@ -68,7 +70,10 @@ def watched(
 
 
 def line_up(
-    monkeypatch: pytest.MonkeyPatch, clerk: Clerk, known: Sequence[Ask], asks: Sequence[Ask]
+    monkeypatch: pytest.MonkeyPatch,
+    clerk: GroupCommit,
+    known: Sequence[ReportRequest],
+    asks: Sequence[ReportRequest],
 ) -> tuple[list[Transaction], list[Any]]:
     """How `asks` are served, and what they are told, if all wait when the first transaction ends.
 
@@ -77,7 +82,7 @@ def line_up(
     gate = threading.Event()
     seen = watched(monkeypatch, lambda _: assert_(gate.wait(20)))
 
-    async def everybody() -> list[Reported | BaseException]:
+    async def everybody() -> list[ReportResponse | BaseException]:
         gate.set()
         clerk.start()
         for one in known:
@@ -101,13 +106,17 @@ def assert_(true: bool) -> None:
 
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """On PostgreSQL several transactions run at once; their order is looked at with one."""
-    monkeypatch.setattr("hereish.gateway.clerk._THREADS", {"sqlite": 1, "postgresql": 1})
+    monkeypatch.setattr(
+        "hereish.gateway.ledger.group_commit._THREADS", {"sqlite": 1, "postgresql": 1}
+    )
 
 
-def together(clerk: Clerk, asks: Sequence[Ask]) -> list[Reported | BaseException]:
+def together(
+    clerk: GroupCommit, asks: Sequence[ReportRequest]
+) -> list[ReportResponse | BaseException]:
     """All stand in line before the first is served."""
 
-    async def everybody() -> list[Reported | BaseException]:
+    async def everybody() -> list[ReportResponse | BaseException]:
         coming = asyncio.gather(*map(clerk.report, asks), return_exceptions=True)
         await asyncio.sleep(0)
         clerk.start()
@@ -129,7 +138,7 @@ def test_a_report_behind_four_batches_is_in_the_next_transaction(
 ) -> None:
     one_thread(monkeypatch)
     *heavy, light = users(ledger, 5)
-    clerk = Clerk(ledger)
+    clerk = GroupCommit(ledger)
     loop = asyncio.new_event_loop()
     arrived: list[int] = []  # during which transaction each report came
 
@@ -137,14 +146,14 @@ def test_a_report_behind_four_batches_is_in_the_next_transaction(
         if number in (1, 3, 4, 9, 10):
             arrived.append(number)
             fixes = [Fix(*HELSINKI, NOON_S + 60 * number)]
-            asyncio.run_coroutine_threadsafe(clerk.report(Ask(light, fixes)), loop)
+            asyncio.run_coroutine_threadsafe(clerk.report(ReportRequest(light, fixes)), loop)
             in_line = threading.Event()  # set after the report has taken its place
             loop.call_soon_threadsafe(lambda: loop.call_soon(in_line.set))
             assert in_line.wait(20)
 
     seen = watched(monkeypatch, meanwhile)
 
-    async def everybody() -> list[Reported]:
+    async def everybody() -> list[ReportResponse]:
         coming = asyncio.gather(*(clerk.report(batch(token, 200)) for token in heavy))
         await asyncio.sleep(0)
         clerk.start()
@@ -174,7 +183,7 @@ def test_users_have_equal_shares_however_many_tokens_and_requests_they_have(
     known = [batch(token, 1) for token in (*devices, modest)]
     asks = [batch(token, 50, NOON_S + 100 * i) for i, token in enumerate(devices * 2, start=1)]
     asks.append(batch(modest, 200, NOON_S + 100))
-    seen, _ = line_up(monkeypatch, Clerk(ledger), known, asks)
+    seen, _ = line_up(monkeypatch, GroupCommit(ledger), known, asks)
     points = {"greedy": 0, "modest": 0}
     for one in seen:
         for token, number in one:
@@ -191,8 +200,8 @@ def test_a_lone_batch_fills_its_transactions(
 ) -> None:
     [token] = users(ledger, 1)
     seen = watched(monkeypatch)
-    [reported] = together(Clerk(ledger), [batch(token, 100)])
-    assert isinstance(reported, Reported)
+    [reported] = together(GroupCommit(ledger), [batch(token, 100)])
+    assert isinstance(reported, ReportResponse)
     assert [[points for _, points in one] for one in seen] == [[16]] * 6 + [[4]]
 
 
@@ -202,8 +211,8 @@ def test_points_that_can_release_nothing_new_are_cheap(
     """A phone sends a point a second and may release one in half an hour: few transactions."""
     [token] = users(ledger, 1, interval_s=1800.0)
     seen = watched(monkeypatch)
-    [reported] = together(Clerk(ledger), [batch(token, 1000)])
-    assert isinstance(reported, Reported)
+    [reported] = together(GroupCommit(ledger), [batch(token, 1000)])
+    assert isinstance(reported, ReportResponse)
     assert [len(one.answers) for one in [reported]] == [1000]
     assert len(seen) <= 6
     assert count(ledger) == 1
@@ -217,8 +226,8 @@ def test_a_batch_gets_what_it_would_have_got_in_one_piece(ledger: Ledger) -> Non
     fixes = [Fix(*HELSINKI, now_s - 200 + s) for s in seconds]
     fixes.insert(70, Fix(*HELSINKI, now_s + 3600))
     expected = ledger.report(whole, fixes)
-    [found] = together(Clerk(ledger), [Ask(pieces, fixes)])
-    assert isinstance(found, Reported)
+    [found] = together(GroupCommit(ledger), [ReportRequest(pieces, fixes)])
+    assert isinstance(found, ReportResponse)
     kinds = [answer.outcome for answer in expected.answers]
     # What is hard and what is easy is a matter of chance; what is new and what is not is none.
     new = {"hard", "easy", "untested"}
@@ -227,7 +236,7 @@ def test_a_batch_gets_what_it_would_have_got_in_one_piece(ledger: Ledger) -> Non
     for fix, answer in zip(fixes, found.answers, strict=True):
         assert answer.outcome == "ahead" or answer.release is not None
         assert answer.release is None or abs(answer.release.at_s - fix.at_s) < 1e-3
-    assert found.standing.reports == expected.standing.reports == 100
+    assert found.budget.reports == expected.budget.reports == 100
     assert found.device.user == "user1"
 
 
@@ -239,19 +248,19 @@ def test_a_batch_that_breaks_off_loses_and_repeats_nothing(
 
     def meanwhile(number: int) -> None:
         if number == 3:
-            raise LedgerUnreachable("gone")
+            raise LedgerUnavailableError("gone")
 
     with monkeypatch.context() as breaking:
         watched(breaking, meanwhile)
-        [refused] = together(Clerk(ledger), [ask])
-    assert isinstance(refused, LedgerUnreachable)
+        [refused] = together(GroupCommit(ledger), [ask])
+    assert isinstance(refused, LedgerUnavailableError)
     assert count(ledger) == 32
-    spent = ledger.report(token, ask.fixes[31:32]).standing.spent
-    [reported] = together(Clerk(ledger), [ask])
-    assert isinstance(reported, Reported)
+    spent = ledger.report(token, ask.fixes[31:32]).budget.spent
+    [reported] = together(GroupCommit(ledger), [ask])
+    assert isinstance(reported, ReportResponse)
     assert [answer.outcome for answer in reported.answers[:32]] == ["late"] * 31 + ["again"]
     assert count(ledger) == 100
-    assert reported.standing.spent > spent
+    assert reported.budget.spent > spent
 
 
 def test_guesses_at_a_secret_do_not_stand_in_the_line_of_its_user(
@@ -259,11 +268,11 @@ def test_guesses_at_a_secret_do_not_stand_in_the_line_of_its_user(
 ) -> None:
     one_thread(monkeypatch)
     [token] = users(ledger, 1)
-    guesses = [batch(Presented(token.id, i.to_bytes(32)), 1) for i in range(300)]
+    guesses = [batch(PresentedToken(token.id, i.to_bytes(32)), 1) for i in range(300)]
     asks = [*guesses, batch(token, 1, NOON_S + 60)]
-    seen, (*refused, reported) = line_up(monkeypatch, Clerk(ledger), [batch(token, 1)], asks)
-    assert all(isinstance(one, Refused) for one in refused)
-    assert isinstance(reported, Reported)
+    seen, (*refused, reported) = line_up(monkeypatch, GroupCommit(ledger), [batch(token, 1)], asks)
+    assert all(isinstance(one, TokenRefusedError) for one in refused)
+    assert isinstance(reported, ReportResponse)
     assert any(token in [who for who, _ in one] for one in seen[:2])
 
 
@@ -276,7 +285,7 @@ def test_one_user_is_served_by_one_thread_at_a_time(
     most: list[int] = []
     whole = Ledger.report_all
 
-    def report_all(self: Ledger, asks: Sequence[Ask]) -> list[Reported | Exception]:
+    def report_all(self: Ledger, asks: Sequence[ReportRequest]) -> list[ReportResponse | Exception]:
         under_way.append(1)
         most.append(len(under_way))
         time.sleep(0.002)
@@ -285,7 +294,7 @@ def test_one_user_is_served_by_one_thread_at_a_time(
         finally:
             under_way.pop()
 
-    clerk = Clerk(ledger)
+    clerk = GroupCommit(ledger)
 
     async def everybody() -> None:
         clerk.start()
@@ -305,9 +314,9 @@ def test_one_user_is_served_by_one_thread_at_a_time(
 
 def test_those_who_wait_at_the_end_are_answered(ledger: Ledger) -> None:
     tokens = users(ledger, 3)
-    clerk = Clerk(ledger)
+    clerk = GroupCommit(ledger)
 
-    async def everybody() -> list[Reported]:
+    async def everybody() -> list[ReportResponse]:
         coming = asyncio.gather(*(clerk.report(batch(token, 100)) for token in tokens))
         await asyncio.sleep(0)
         clerk.start()
@@ -324,7 +333,7 @@ def test_reports_of_one_user_share_a_transaction_too(
     one_thread(monkeypatch)
     [token] = users(ledger, 1)
     asks = [batch(token, 1, NOON_S + i) for i in range(1, 41)]
-    seen, told = line_up(monkeypatch, Clerk(ledger), [batch(token, 1)], asks)
+    seen, told = line_up(monkeypatch, GroupCommit(ledger), [batch(token, 1)], asks)
     assert len(seen) <= 4
     assert [one.answers[0].outcome in {"hard", "easy"} for one in told] == [True] * 40
     assert count(ledger) == 41
@@ -337,8 +346,8 @@ def test_what_a_client_sends_stays_in_its_order(
     one_thread(monkeypatch)
     token, other = users(ledger, 2)
     asks = [batch(token, 300, NOON_S + 1), batch(other, 300), batch(token, 1, NOON_S + 900)]
-    seen, told = line_up(monkeypatch, Clerk(ledger), [batch(token, 1)], asks)
-    assert all(isinstance(one, Reported) for one in told)
+    seen, told = line_up(monkeypatch, GroupCommit(ledger), [batch(token, 1)], asks)
+    assert all(isinstance(one, ReportResponse) for one in told)
     mine = [points for one in seen for who, points in one if who == token]
     assert mine[-1] == 1
     assert count(ledger) == 602
@@ -349,17 +358,17 @@ def test_a_stranger_stays_in_order_too(ledger: Ledger, monkeypatch: pytest.Monke
     one_thread(monkeypatch)
     token, other = users(ledger, 2)
     asks = [batch(token, 100), batch(token, 1, NOON_S + 900), batch(other, 100)]
-    told = together(Clerk(ledger), asks)
-    assert all(isinstance(one, Reported) for one in told)
+    told = together(GroupCommit(ledger), asks)
+    assert all(isinstance(one, ReportResponse) for one in told)
     assert count(ledger) == 201
 
 
 def test_a_client_that_goes_away_is_not_in_the_way_of_its_next_request(ledger: Ledger) -> None:
     [token] = users(ledger, 1)
-    clerk = Clerk(ledger)
+    clerk = GroupCommit(ledger)
 
-    async def everybody() -> list[Reported]:
-        async def gone(ask: Ask) -> None:
+    async def everybody() -> list[ReportResponse]:
+        async def gone(ask: ReportRequest) -> None:
             waits = asyncio.create_task(clerk.report(ask))
             await asyncio.sleep(0)
             waits.cancel()
@@ -381,11 +390,11 @@ def test_a_client_that_goes_away_is_not_in_the_way_of_its_next_request(ledger: L
 
 def test_refused_tokens_leave_nothing_behind(ledger: Ledger) -> None:
     [token] = users(ledger, 1)
-    clerk = Clerk(ledger)
-    guesses = [batch(Presented(token.id, i.to_bytes(32)), 3) for i in range(100)]
+    clerk = GroupCommit(ledger)
+    guesses = [batch(PresentedToken(token.id, i.to_bytes(32)), 3) for i in range(100)]
     told = together(clerk, [*guesses, batch(token, 3)])
-    assert sum(isinstance(one, Refused) for one in told) == 100
-    assert list(clerk._lines) == [1]
+    assert sum(isinstance(one, TokenRefusedError) for one in told) == 100
+    assert list(clerk._queues) == [1]
     assert list(clerk._users) == [token.digest]
 
 
@@ -396,6 +405,6 @@ def test_many_users_with_nothing_new_fill_no_transaction_for_long(
     tokens = users(ledger, 8, interval_s=1800.0)
     known = [batch(token, 1) for token in tokens]
     asks = [batch(token, 1000, NOON_S + 1) for token in tokens]
-    seen, _ = line_up(monkeypatch, Clerk(ledger), known, asks)
+    seen, _ = line_up(monkeypatch, GroupCommit(ledger), known, asks)
     assert max(sum(points for _, points in one) for one in seen) <= MOST * 32
     assert count(ledger) == 8

@@ -12,10 +12,11 @@ import pytest
 from sqlalchemy import func, select
 
 from hereish.gateway.admin import accounts
-from hereish.gateway.ledger.ledger import Ledger, Refused, Reported
+from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
+from hereish.gateway.ledger.queries import TokenRefusedError
 from hereish.gateway.ledger.tables import entries, outbox, receipts
-from hereish.gateway.ledger.transaction import AHEAD_S
+from hereish.gateway.ledger.transaction import AHEAD_S, ReportResponse
 from tests.support.postgres import Postgres
 from tests.support.stage import HELSINKI, member, places_in, shown
 
@@ -43,7 +44,7 @@ def rows(ledger: Ledger) -> int:
         return int(tx.execute(select(func.count()).select_from(entries)).scalar_one())
 
 
-def only(reported: Reported) -> tuple[float, float, str, float] | None:
+def only(reported: ReportResponse) -> tuple[float, float, str, float] | None:
     [answer] = reported.answers
     if answer.release is None:
         return None
@@ -65,7 +66,7 @@ def test_a_report_is_paid_and_written_before_it_is_answered(ledger: Ledger) -> N
         answer.release.lon,
         answer.release.cost,
     )
-    assert reported.standing.spent == row.cost > 0
+    assert reported.budget.spent == row.cost > 0
     assert ledger.mark.value() == row.id
 
 
@@ -192,14 +193,14 @@ def test_the_budget_ends_and_stays_ended_until_the_next_window(ledger: Ledger) -
         reported = ledger.report(token, [at(seconds, far)])
         assert seconds < 60 * 60
     ended = rows(ledger)
-    assert reported.standing.exhausted
-    assert reported.standing.spent <= reported.standing.total
+    assert reported.budget.exhausted
+    assert reported.budget.spent <= reported.budget.total
     for more in (60, 600, 1200):
         assert ledger.report(token, [at(seconds + more)]).answers[0].release is None
     assert rows(ledger) == ended  # it is written once that nothing is left
     fresh = ledger.report(token, [at(DAY_S)])
     assert fresh.answers[0].own
-    assert fresh.standing.spent == fresh.answers[0].release.cost  # type: ignore[union-attr]  # there
+    assert fresh.budget.spent == fresh.answers[0].release.cost  # type: ignore[union-attr]  # there
     late = ledger.report(token, [at(seconds + 5)])
     assert late.answers[0].release is None  # nothing was released then, and that stays so
 
@@ -228,7 +229,7 @@ def test_spent_is_the_sum_of_the_costs_and_within_the_budget(ledger: Ledger) -> 
     for window, spent in windows:
         assert spent <= math.log(10) / 100
         if window == max(w for w, _ in windows):
-            assert spent == reported.standing.spent  # whole quanta: sums are exact
+            assert spent == reported.budget.spent  # whole quanta: sums are exact
 
 
 def test_eight_threads_cannot_overspend_one_user(ledger: Ledger) -> None:
@@ -259,17 +260,17 @@ def test_a_revoked_token_a_disabled_user_and_a_wrong_secret_are_refused(ledger: 
     wrong = shown(text[:-8] + ("aaaaaaaa" if text[-8:] != "aaaaaaaa" else "bbbbbbbb"))
     unknown = shown("hereish_" + "0" * 16 + "_" + "a" * 52)
     for bad in (wrong, unknown):
-        with pytest.raises(Refused):
+        with pytest.raises(TokenRefusedError):
             ledger.report(bad, [at(0)])
     accounts.revoke_token(ledger, text)
-    with pytest.raises(Refused):
+    with pytest.raises(TokenRefusedError):
         ledger.report(token, [at(0)])
     assert ledger.report(spare, [at(0)]).answers[0].own
     accounts.set_disabled(ledger, "alice", True)
-    with pytest.raises(Refused):
-        ledger.budget(spare)
+    with pytest.raises(TokenRefusedError):
+        ledger.read_state(spare)
     accounts.set_disabled(ledger, "alice", False)
-    assert ledger.device(spare).device == "tablet"
+    assert ledger.identify(spare).device == "tablet"
 
 
 def test_history_has_releases_only_newest_first_in_pages(ledger: Ledger) -> None:

@@ -76,14 +76,14 @@ def test_a_change_waits_for_the_next_window(ledger: Ledger) -> None:
     assert accounts.set_policy(ledger, "alice", policy(reports=30, radius_m=50.0)) == 2
     same = ledger.report(token, [Fix(*HELSINKI, utc(3, 11))])
     assert same.policy.accuracy_m == 3000.0
-    assert same.standing.total == math.log(10) / 100
-    assert accounts.shown(ledger, "alice").waiting is not None
+    assert same.budget.total == math.log(10) / 100
+    assert accounts.describe_user(ledger, "alice").waiting is not None
     fresh = ledger.report(token, [Fix(*HELSINKI, utc(4, 1))])
     assert fresh.policy.reports == 30
-    assert fresh.standing.total == math.log(10) / 50
+    assert fresh.budget.total == math.log(10) / 50
     assert fresh.answers[0].release is not None
-    assert fresh.standing.spent == fresh.answers[0].release.cost
-    assert accounts.shown(ledger, "alice").waiting is None
+    assert fresh.budget.spent == fresh.answers[0].release.cost
+    assert accounts.describe_user(ledger, "alice").waiting is None
 
 
 def test_before_the_first_report_a_change_applies_at_once(ledger: Ledger) -> None:
