@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import httpx
 from sqlalchemy import insert
 from tests.support.postgres import postgres
-from tests.support.stage import free_port, member, places_in, policy, shown
+from tests.support.stage import free_port, member, paths_in, policy, shown
 
 from benchmarks.rows import Row, best
 from hereish.gateway.ledger import tokens
@@ -88,7 +88,7 @@ def _load(name: str, fresh: Callable[[Path, str], str]) -> list[Row]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         ours, bare = fresh(folder, "ours"), fresh(folder, "bare")
-        ledger = Ledger.open(places_in(folder, ours))
+        ledger = Ledger.open(paths_in(folder, ours))
         keys = [member(ledger, f"user{i}", **ENDLESS) for i in range(SENDERS)]
         ledger.close()
         loads: dict[str, list[Load]] = {"hereish": [], "bare": []}
@@ -126,7 +126,7 @@ def _neighbour(name: str, fresh: Callable[[Path, str], str]) -> Row:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         database = fresh(folder, "neighbour")
-        ledger = Ledger.open(places_in(folder, database))
+        ledger = Ledger.open(paths_in(folder, database))
         light, heavy = (member(ledger, user, **ENDLESS) for user in ("light", "heavy"))
         ledger.close()
         idle, busy = [], []
@@ -255,7 +255,7 @@ class _Reporter:
 
 def _ledger(folder: Path, fresh: Callable[[Path, str], str]) -> Ledger:
     folder.mkdir()
-    return Ledger.open(places_in(folder, fresh(folder, "growth")))
+    return Ledger.open(paths_in(folder, fresh(folder, "growth")))
 
 
 def _some(ledger: Ledger, name: str, count: int) -> _Reporter:

@@ -20,7 +20,7 @@ from hereish.cli import _gateway_options
 from hereish.gateway.http.protocols import owntracks
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
-from tests.support.stage import HELSINKI, free_port, places_in, serving, shown
+from tests.support.stage import HELSINKI, free_port, paths_in, serving, shown
 from tests.support.terminal import Done, Terminal, in_a_process
 
 
@@ -43,7 +43,7 @@ def test_a_user_and_a_token_from_nothing(hereish: Terminal, tmp_path: Path) -> N
     added = well(hereish("user", "add", "alice", "--accuracy", "3km", "--time-zone", "Asia/Tokyo"))
     assert "For the reports of each day (Asia/Tokyo)" in added
     token = well(hereish("token", "new", "alice", "--device", "phone")).strip()
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     assert ledger.identify(shown(token)).user == "alice"
     ledger.close()
     assert token not in well(hereish("user", "show", "alice"))
@@ -160,7 +160,7 @@ def test_a_user_is_shown_in_words_and_for_programs(hereish: Terminal, tmp_path: 
         "user", "add", "alice", "--reports", "30", "--every", "5min", "--on-exhausted", "predict"
     )
     token = well(hereish("token", "new", "alice", "--device", "phone", "--show-release")).strip()
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     [answer] = ledger.report(shown(token), [Fix(*HELSINKI, time.time() - 60)]).answers
     ledger.close()
     assert answer.release is not None
@@ -218,7 +218,7 @@ def test_a_changed_policy_says_when_it_applies(hereish: Terminal, tmp_path: Path
     hereish("user", "add", "alice", "--accuracy", "3km", "--every", "0")
     assert "nothing was reported yet" in well(hereish("user", "policy", "alice", "--reports", "30"))
     token = well(hereish("token", "new", "alice", "--device", "phone")).strip()
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     ledger.report(shown(token), [Fix(*HELSINKI, time.time() - 60)])
     ledger.close()
     changed = well(hereish("user", "policy", "alice", "--accuracy", "4km"))
@@ -266,7 +266,7 @@ def test_the_passphrase_is_asked_for_and_kept_encrypted(hereish: Terminal, tmp_p
         "token", "new", "alice", "--device", "phone", "--passphrase", stdin="open sesame\n"
     )
     token = well(made).strip()
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     sealed = ledger.identify(shown(token)).passphrase
     assert sealed is not None
     about = f"passphrase {shown(token).id}"
@@ -321,7 +321,7 @@ def test_what_is_asked_wrongly_is_answered_clearly(
 def test_a_restored_ledger_is_told_to_go_on(hereish: Terminal, tmp_path: Path) -> None:
     hereish("user", "add", "alice", "--accuracy", "3km", "--every", "0")
     token = well(hereish("token", "new", "alice", "--device", "phone")).strip()
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     ledger.report(shown(token), [Fix(*HELSINKI, time.time() - 120)])
     with sqlite3.connect(tmp_path / "ledger.db") as raw, sqlite3.connect(tmp_path / "copy") as to:
         raw.backup(to)
@@ -341,7 +341,7 @@ def test_a_restored_ledger_is_told_to_go_on(hereish: Terminal, tmp_path: Path) -
 
 
 def test_serve_refuses_a_port_that_is_taken_and_a_ledger_without_its_key(tmp_path: Path) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     Ledger.open(where).close()
     words = ("--database", where.database, "--key-file", where.key_file, "--mark", where.mark_file)
     with serving(where) as running:
@@ -386,7 +386,7 @@ def test_the_demo_prints_a_curl_line_that_works(tmp_path: Path) -> None:
 
 
 def test_serve_says_what_it_made_and_that_others_can_reach_it(tmp_path: Path) -> None:
-    where, port = places_in(tmp_path), free_port()
+    where, port = paths_in(tmp_path), free_port()
     words = ("--database", where.database, "--key-file", where.key_file, "--mark", where.mark_file)
     program = [str(Path(sys.executable).parent / "hereish"), "serve", *map(str, words)]
     host = "0.0.0.0"  # noqa: S104  # for a moment; this is what is warned of

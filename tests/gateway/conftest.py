@@ -14,7 +14,7 @@ from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.paths import GatewayPaths
 from tests.support.forwarding_stage import POLICY, Phone, phone_of
 from tests.support.postgres import Postgres, postgres
-from tests.support.stage import places_in
+from tests.support.stage import paths_in
 
 
 @pytest.fixture(scope="module")
@@ -23,16 +23,18 @@ def cluster() -> Iterator[Postgres]:
         yield running
 
 
-@pytest.fixture
-def places(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> GatewayPaths:
+@pytest.fixture(autouse=True)
+def _no_key_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEREISH_KEY", raising=False)
+
+
+@pytest.fixture
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> GatewayPaths:
     database = None
     if getattr(request, "param", "sqlite") == "postgresql":
         running: Postgres = request.getfixturevalue("cluster")
         database = running.fresh(f"t{time.time_ns()}")
-    return places_in(tmp_path, database)
+    return paths_in(tmp_path, database)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
 from hereish.gateway.observability import logs
 from hereish.gateway.paths import GatewayPaths
-from tests.support.stage import HELSINKI, member, places_in, shown
+from tests.support.stage import HELSINKI, member, paths_in, shown
 
 _listening: dict[int, socket.socket] = {}
 
@@ -88,7 +88,7 @@ def _fork(order: dict[str, Any]) -> int:
 def _warm_up() -> None:
     """What a first report imports and builds, once for all children."""
     with tempfile.TemporaryDirectory() as folder:
-        ledger = Ledger.open(places_in(Path(folder)))
+        ledger = Ledger.open(paths_in(Path(folder)))
         token = shown(member(ledger, window="60"))
         ledger.report(token, [Fix(*HELSINKI, at_s=float(at_s)) for at_s in range(3)])
         uvicorn.Config(create_app(ledger)).load()

@@ -27,6 +27,7 @@ from hereish.gateway.admin import accounts
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.paths import GatewayPaths
 from tests.support.hammer import Counts, Told
+from tests.support.paths import ROOT
 from tests.support.stage import HELSINKI, policy
 
 WINDOW_S = 60.0
@@ -80,8 +81,9 @@ class Launcher:
 
 @contextmanager
 def launching() -> Iterator[Launcher]:
-    process = subprocess.Popen(  # noqa: S603  # our own interpreter
-        [sys.executable, str(Path(__file__).with_name("fault_launcher.py"))],
+    process = subprocess.Popen(  # our own interpreter
+        [sys.executable, "-m", "tests.support.fault_launcher"],
+        cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -36,7 +36,7 @@ def policy(**settings: Any) -> Policy:
     return Policy(**(usual | settings))
 
 
-def places_in(folder: Path, database: str | None = None) -> GatewayPaths:
+def paths_in(folder: Path, database: str | None = None) -> GatewayPaths:
     """A ledger of SQLite in this folder, or one in another database; key and mark are here."""
     return GatewayPaths(
         database or f"sqlite:///{folder / 'ledger.db'}", folder / "key", folder / "mark"

@@ -24,22 +24,15 @@ from hereish.gateway.ledger.models import Fix
 from hereish.gateway.ledger.queries import TokenRefusedError
 from hereish.gateway.ledger.tables import metadata, receipts, removed, users
 from hereish.gateway.observability.usage import UsageCounts
+from tests.support.ledgers import DAY_S, empty_ledger
 from tests.support.postgres import postgres
-from tests.support.stage import HELSINKI, member, places_in, shown
-
-DAY_S = 86_400.0
-
-
-@pytest.fixture(autouse=True)
-def _no_key_around(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HEREISH_KEY", raising=False)
+from tests.support.stage import HELSINKI, member, paths_in, shown
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    opened = Ledger.open(places_in(tmp_path))
-    yield opened
-    opened.close()
+    with empty_ledger(tmp_path) as opened:
+        yield opened
 
 
 def now_and(seconds: float) -> Fix:
@@ -71,7 +64,7 @@ def test_the_comparison_would_notice_a_column(tmp_path: Path) -> None:
 
 
 def test_a_ledger_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     Ledger.open(where).close()
     with sqlite3.connect(tmp_path / "ledger.db") as raw:
         raw.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -85,7 +78,7 @@ def test_a_database_that_is_none_is_refused_in_our_words(tmp_path: Path) -> None
             Database(bad)
     (tmp_path / "ledger.db").write_bytes(b"this is no database" * 100)
     with pytest.raises(LedgerUnavailableError):
-        Ledger.open(places_in(tmp_path))
+        Ledger.open(paths_in(tmp_path))
 
 
 # The key
@@ -98,7 +91,7 @@ def test_a_new_ledger_makes_a_key_that_only_its_owner_can_read(ledger: Ledger) -
 
 
 def test_a_ledger_without_its_key_is_refused_and_gets_no_new_one(tmp_path: Path) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     Ledger.open(where).close()
     where.key_file.unlink()
     with pytest.raises(LedgerKeyError, match="there is no key"):
@@ -107,7 +100,7 @@ def test_a_ledger_without_its_key_is_refused_and_gets_no_new_one(tmp_path: Path)
 
 
 def test_the_key_of_another_ledger_is_refused(tmp_path: Path) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     Ledger.open(where).close()
     where.key_file.write_bytes(base64.b64encode(os.urandom(32)))
     with pytest.raises(LedgerKeyError, match="not the key"):
@@ -115,7 +108,7 @@ def test_the_key_of_another_ledger_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_key_that_everybody_can_read_is_refused(tmp_path: Path) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     Ledger.open(where).close()
     where.key_file.chmod(0o644)
     with pytest.raises(LedgerKeyError, match="chmod 600"):
@@ -126,7 +119,7 @@ def test_the_key_may_come_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEREISH_KEY", base64.b64encode(os.urandom(32)).decode())
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     Ledger.open(where).close()
     assert not where.key_file.exists()
     for bad in ("", "short", base64.b64encode(b"x" * 31).decode()):
@@ -228,15 +221,15 @@ def test_the_ledger_is_for_its_owner_s_eyes(ledger: Ledger, tmp_path: Path) -> N
 
 
 def test_what_is_in_the_way_of_a_ledger_is_named(tmp_path: Path) -> None:
-    where = places_in(tmp_path / "nowhere")
+    where = paths_in(tmp_path / "nowhere")
     with pytest.raises(ParameterError, match="nowhere of the ledger does not exist"):
         Ledger.open(where)
     (tmp_path / "ledger.db").mkdir()
     with pytest.raises(ParameterError, match="cannot be written"):
-        Ledger.open(places_in(tmp_path))
+        Ledger.open(paths_in(tmp_path))
     nobody = "postgresql+psycopg://hereish:hush@127.0.0.1:9/none"
     with pytest.raises(LedgerUnavailableError, match=r"127\.0\.0\.1:9/none") as told:
-        Ledger.open(places_in(tmp_path, nobody))
+        Ledger.open(paths_in(tmp_path, nobody))
     assert "hush" not in str(told.value)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from hereish.core.types import Kind
 from hereish.gateway.admin import destinations
 from hereish.gateway.forwarding import outbox, senders
 from hereish.gateway.forwarding.outbox import Forwarder
@@ -197,7 +198,7 @@ def test_waiting_for_a_thread_is_no_failure(
 @pytest.mark.parametrize("kind", ["owntracks", "mqtt"])
 def test_who_came_late_to_a_thread_begins_nothing_and_it_is_no_failure(kind: str) -> None:
     # The lease may have run out meanwhile. A new go gets a new one.
-    release = LedgerRelease(60.0, 24.0, 0.0, "hard", 0.0, 100.0, 0.0, 0.0, None, "")
+    release = LedgerRelease(60.0, 24.0, 0.0, Kind.HARD, 0.0, 100.0, 0.0, 0.0, None, "")
     parcel = senders.Parcel(1, release, "phone", None)
     go = senders.Go()
     go._until_s = 0.0

@@ -26,7 +26,7 @@ from hereish.gateway.ledger.user_state import UserState
 from hereish.gateway.observability import logs
 from tests.support.hostile_stage import PATIENCE_S, WORDS_OF_PYTHON, payloads
 from tests.support.leaks import TRUE, leaks, leaks_in_files, released_in
-from tests.support.stage import free_port, member, places_in
+from tests.support.stage import free_port, member, paths_in
 
 HERE = f"cannot use lat={TRUE.lat}, lon={TRUE.lon} ({TRUE.lat.hex()})"
 
@@ -67,7 +67,7 @@ def logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def threaded(tmp_path: Path, logged: Path) -> Iterator[Threaded]:
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     token = member(ledger)
     port = free_port()
     server = server_of(create_app(ledger), "127.0.0.1", port)

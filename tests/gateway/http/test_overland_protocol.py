@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hereish.core.types import Kind
 from hereish.gateway.http.protocols import overland as protocol
 from hereish.gateway.ledger.models import Fix, InvalidRequestError, LedgerRelease
 from tests.support.client_payloads import (
@@ -38,7 +39,7 @@ def release(at_s: float = AT_S) -> LedgerRelease:
         lat=48.9,
         lon=19.3,
         at_s=at_s,
-        kind="easy",
+        kind=Kind.EASY,
         cost=0.01,
         accuracy_m=2310.2,
         eps_test=0.01,

@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from nacl.bindings import crypto_secretbox_open
 
+from hereish.core.types import Kind
 from hereish.errors import ParameterError
 from hereish.gateway.http.protocols import owntracks
 from hereish.gateway.ledger.models import Fix, InvalidRequestError, LedgerRelease
@@ -36,7 +37,7 @@ RELEASE = LedgerRelease(
     lat=48.9,
     lon=19.3,
     at_s=AT_S + 0.75,
-    kind="hard",
+    kind=Kind.HARD,
     cost=0.01,
     accuracy_m=2310.2,
     eps_test=0.001,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +18,12 @@ from hereish.gateway.ledger.models import Fix
 from hereish.gateway.ledger.tables import entries
 from hereish.gateway.ledger.tokens import PresentedToken
 from hereish.gateway.ledger.transaction import FixAnswer, ReportResponse
-from tests.support.postgres import Postgres
-from tests.support.stage import member, places_in, shown
+from tests.support.stage import member, paths_in, shown
 
 MIDNIGHT_S = 1_762_128_000.0  # 3 November 2025, UTC
 HOUR_S, DAY_S = 3600.0, 86_400.0
 LONGEST_S = 1.125 * HOUR_S  # of silence, before others count
 POCKET, HOME = (60.17, 24.94), (60.45, 22.27)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    database = None
-    if request.param == "postgresql":
-        running: Postgres = request.getfixturevalue("cluster")
-        database = running.fresh(f"t{time.time_ns()}")
-    opened = Ledger.open(places_in(tmp_path, database))
-    yield opened
-    opened.close()
 
 
 def both(ledger: Ledger, **settings: Any) -> tuple[PresentedToken, PresentedToken]:
@@ -303,7 +289,7 @@ def test_devices_that_report_at_once_to_two_processes_do_not_change_whose_turn_i
     phone, tablet = both(ledger, window="600")
     accounts.set_primary(ledger, "alice", "phone", silence_s=3600.0)
     url = ledger.database.engine.url.render_as_string(hide_password=False)
-    other = Ledger.open(places_in(tmp_path, url))
+    other = Ledger.open(paths_in(tmp_path, url))
     sent(ledger, phone, MIDNIGHT_S)
     start = threading.Barrier(4)
 

@@ -16,7 +16,7 @@ from hereish.gateway.paths import GatewayPaths
 from tests.support.hammer import audit
 from tests.support.hammering import Crowd, launching, people, publish, status
 from tests.support.postgres import postgres
-from tests.support.stage import places_in
+from tests.support.stage import paths_in
 
 ROUNDS = 3
 
@@ -89,7 +89,7 @@ def test_a_full_disk_releases_nothing_and_loses_nothing(
         finally:
             os.close(handle)
 
-    usual = places_in(tmp_path)
+    usual = paths_in(tmp_path)
     where = GatewayPaths(
         f"sqlite:///{small_disk / 'ledger.db'}", usual.key_file, small_disk / "mark"
     )
@@ -103,14 +103,14 @@ def test_files_that_may_not_grow_release_nothing_and_lose_nothing(
         most = 256 if taken else resource.RLIM_INFINITY
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
 
-    starved(places_in(tmp_path), full, record_property, "files limited")
+    starved(paths_in(tmp_path), full, record_property, "files limited")
 
 
 def test_a_mark_that_cannot_be_written_lets_nothing_out(tmp_path: Path) -> None:
     """A release whose number the mark does not have could be paid for again after a restore."""
     rng = random.Random(10)  # noqa: S311  # places, not secrets
     with postgres() as cluster, launching() as launcher:
-        where = places_in(tmp_path, cluster.fresh("marked"))
+        where = paths_in(tmp_path, cluster.fresh("marked"))
         ledger = Ledger.open(where)
         [person] = people(ledger, 1, 1, rng)
         ledger.close()

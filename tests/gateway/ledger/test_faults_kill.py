@@ -13,7 +13,7 @@ from hereish.gateway.paths import GatewayPaths
 from tests.support.hammer import audit
 from tests.support.hammering import Crowd, launching, people, publish
 from tests.support.postgres import Postgres
-from tests.support.stage import places_in
+from tests.support.stage import paths_in
 
 
 def killed(
@@ -54,11 +54,11 @@ def killed(
 def test_200_kills_lose_nothing_and_pay_nothing_twice_on_sqlite(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    killed(places_in(tmp_path), 200, 1, record_property, "kill -9, SQLite")
+    killed(paths_in(tmp_path), 200, 1, record_property, "kill -9, SQLite")
 
 
 def test_40_kills_lose_nothing_and_pay_nothing_twice_on_postgresql(
     tmp_path: Path, cluster: Postgres, record_property: Callable[[str, object], None]
 ) -> None:
-    where = places_in(tmp_path, cluster.fresh("kills"))
+    where = paths_in(tmp_path, cluster.fresh("kills"))
     killed(where, 40, 2, record_property, "kill -9, PostgreSQL")

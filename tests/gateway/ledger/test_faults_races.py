@@ -14,7 +14,7 @@ from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
 from hereish.gateway.paths import GatewayPaths
 from tests.support.postgres import Postgres
-from tests.support.stage import HELSINKI, member, places_in, shown
+from tests.support.stage import HELSINKI, member, paths_in, shown
 
 
 def connected_while_another_reports(where: GatewayPaths, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,11 +43,11 @@ def connected_while_another_reports(where: GatewayPaths, monkeypatch: pytest.Mon
 def test_a_commit_while_another_process_connects_is_no_restore_on_sqlite(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connected_while_another_reports(places_in(tmp_path), monkeypatch)
+    connected_while_another_reports(paths_in(tmp_path), monkeypatch)
 
 
 def test_a_commit_while_another_process_connects_is_no_restore_on_postgresql(
     tmp_path: Path, cluster: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where = places_in(tmp_path, cluster.fresh("races"))
+    where = paths_in(tmp_path, cluster.fresh("races"))
     connected_while_another_reports(where, monkeypatch)

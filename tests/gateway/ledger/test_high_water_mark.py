@@ -26,22 +26,15 @@ from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix, ReportRequest
 from hereish.gateway.ledger.tables import entries, users
 from hereish.gateway.ledger.transaction import ReportResponse
+from tests.support.ledgers import DAY_S, empty_ledger
 from tests.support.postgres import Postgres
-from tests.support.stage import HELSINKI, member, places_in, shown
-
-DAY_S = 86_400.0
-
-
-@pytest.fixture(autouse=True)
-def _no_key_around(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HEREISH_KEY", raising=False)
+from tests.support.stage import HELSINKI, member, paths_in, shown
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    opened = Ledger.open(places_in(tmp_path))
-    yield opened
-    opened.close()
+    with empty_ledger(tmp_path) as opened:
+        yield opened
 
 
 def now_and(seconds: float) -> Fix:
@@ -103,7 +96,7 @@ def test_a_damaged_mark_is_not_taken_for_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reported", [True, False])  # since then there may have been reports
 def test_a_ledger_without_its_mark_might_be_a_backup(tmp_path: Path, reported: bool) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     first = Ledger.open(where)
     token = shown(member(first))
     if reported:
@@ -126,7 +119,7 @@ def test_a_ledger_without_its_mark_might_be_a_backup(tmp_path: Path, reported: b
 
 @pytest.mark.parametrize("damage", ["unlink", "truncate"])
 def test_a_lost_mark_is_accepted_like_a_restore(tmp_path: Path, damage: str) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     first = Ledger.open(where)
     token = shown(member(first))
     first.report(token, [now_and(-60)])
@@ -149,7 +142,7 @@ def test_a_lost_mark_is_accepted_like_a_restore(tmp_path: Path, damage: str) -> 
 
 
 def test_a_ledger_that_was_deleted_does_not_start_anew(tmp_path: Path) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     first = Ledger.open(where)
     first.report(shown(member(first)), [now_and(-60)])
     first.close()
@@ -160,7 +153,7 @@ def test_a_ledger_that_was_deleted_does_not_start_anew(tmp_path: Path) -> None:
 
 def spend_back_up_and_restore(tmp_path: Path) -> tuple[str, float]:
     """A ledger that lost its last report; the token, and when its last report was."""
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     first = Ledger.open(where)
     token = member(first)
     first.report(shown(token), [now_and(-120)])
@@ -180,19 +173,19 @@ def spend_back_up_and_restore(tmp_path: Path) -> tuple[str, float]:
 def test_a_restored_ledger_refuses_to_go_on(tmp_path: Path) -> None:
     spend_back_up_and_restore(tmp_path)
     with pytest.raises(LedgerRestoredError, match="hereish ledger accept"):
-        Ledger.open(places_in(tmp_path))
+        Ledger.open(paths_in(tmp_path))
 
 
 def test_after_accepting_the_present_window_stays_closed_and_the_next_is_paid(
     tmp_path: Path,
 ) -> None:
     token, last_s = spend_back_up_and_restore(tmp_path)
-    told = Ledger.open(places_in(tmp_path), check=False)
+    told = Ledger.open(paths_in(tmp_path), check=False)
     assert maintenance.read_status(told).restored
     assert maintenance.accept_restored(told) == 1
     assert not maintenance.read_status(told).restored
     told.close()
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     now_s = time.time()
     closed = ledger.report(shown(token), [Fix(*HELSINKI, last_s)], now_s=now_s)
     assert closed.answers[0].release is None
@@ -212,7 +205,7 @@ def test_a_sequence_that_ran_ahead_of_its_table_hides_no_restore(
     tmp_path: Path, cluster: Postgres
 ) -> None:
     """As in a dump of a busy database, or a standby that took over: PostgreSQL logs it ahead."""
-    where = places_in(tmp_path, cluster.fresh("ahead"))
+    where = paths_in(tmp_path, cluster.fresh("ahead"))
     ledger = Ledger.open(where)
     token = shown(member(ledger))
     ledger.report(token, [now_and(-120), now_and(-60)])
@@ -233,7 +226,7 @@ def test_a_database_that_was_away_ends_in_an_error_of_ours_and_then_in_none(
     tmp_path: Path, cluster: Postgres
 ) -> None:
     """What looks every second goes on after that; it must not end in the driver's own."""
-    ledger = Ledger.open(places_in(tmp_path, cluster.fresh("away")))
+    ledger = Ledger.open(paths_in(tmp_path, cluster.fresh("away")))
     ledger.catch_up()
     cluster.stop("immediate")
     cluster.start()
@@ -246,7 +239,7 @@ def test_a_database_that_was_away_ends_in_an_error_of_ours_and_then_in_none(
 def test_pruning_while_others_report_and_forward_waits_for_nobody(
     tmp_path: Path, cluster: Postgres
 ) -> None:
-    ledger = Ledger.open(places_in(tmp_path, cluster.fresh("pruning")))
+    ledger = Ledger.open(paths_in(tmp_path, cluster.fresh("pruning")))
     tokens = [shown(member(ledger, f"user{i}", window="60")) for i in range(6)]
     for i in range(6):
         for _ in range(2):
@@ -274,7 +267,7 @@ def test_pruning_and_deleting_raise_no_false_alarm(tmp_path: Path, cluster: Post
     for i, database in enumerate((None, cluster.fresh("forgotten"))):
         folder = tmp_path / str(i)
         folder.mkdir()
-        where = places_in(folder, database)
+        where = paths_in(folder, database)
         ledger = Ledger.open(where)
         for name in ("alice", "bob"):
             ledger.report(shown(member(ledger, name)), [now_and(-60)])
@@ -288,10 +281,10 @@ def test_pruning_and_deleting_raise_no_false_alarm(tmp_path: Path, cluster: Post
 
 def test_who_is_added_after_a_restore_waits_for_the_next_window(tmp_path: Path) -> None:
     spend_back_up_and_restore(tmp_path)
-    told = Ledger.open(places_in(tmp_path), check=False)
+    told = Ledger.open(paths_in(tmp_path), check=False)
     maintenance.accept_restored(told)
     told.close()
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     bob = shown(member(ledger, "bob"))  # who may have been there, and spent, after the backup
     assert ledger.report(bob, [now_and(-1)]).answers[0].release is None
     later_s = time.time() + 2 * DAY_S
@@ -303,7 +296,7 @@ def test_who_is_added_after_a_restore_waits_for_the_next_window(tmp_path: Path) 
 
 
 def test_a_restore_under_a_running_ledger_is_noticed(tmp_path: Path) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     ledger = Ledger.open(where)
     token = shown(member(ledger))
     ledger.report(token, [now_and(-120)])
@@ -320,7 +313,7 @@ def test_a_restore_under_a_running_ledger_is_noticed(tmp_path: Path) -> None:
 
 
 def test_a_file_put_in_its_place_is_noticed(tmp_path: Path) -> None:
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     token = shown(member(ledger))
     ledger.report(token, [now_and(-120)])
     with sqlite3.connect(tmp_path / "ledger.db") as raw, sqlite3.connect(tmp_path / "copy") as to:

@@ -27,10 +27,10 @@ from hereish.gateway.ledger.positions import HEADER
 from hereish.gateway.ledger.tokens import PresentedToken
 from hereish.gateway.paths import GatewayPaths
 from tests.support.hammering import status
+from tests.support.ledgers import DAY_S
 from tests.support.postgres import Postgres
-from tests.support.stage import HELSINKI, member, places_in, serving, shown
+from tests.support.stage import HELSINKI, member, paths_in, serving, shown
 
-DAY_S = 86_400.0
 NOON_S = (time.time() // DAY_S - 0.5) * DAY_S  # of yesterday
 
 
@@ -52,7 +52,7 @@ def machine(
     disk.mkdir()
     if request.param == "sqlite":
         yield Machine(
-            places_in(disk), lambda: copied(disk, snapshot), lambda: copied(snapshot, disk)
+            paths_in(disk), lambda: copied(disk, snapshot), lambda: copied(snapshot, disk)
         )
         return
     cluster: Postgres = request.getfixturevalue("cluster")
@@ -64,7 +64,7 @@ def machine(
         cluster.sql("postgres", f"CREATE DATABASE {to} TEMPLATE {from_}")
 
     yield Machine(
-        places_in(disk, cluster.fresh(name)),
+        paths_in(disk, cluster.fresh(name)),
         lambda: moved(disk, snapshot, name, f"{name}s"),
         lambda: moved(snapshot, disk, f"{name}s", name),
     )
@@ -191,7 +191,7 @@ def test_an_invented_position_does_nothing(machine: Machine, tmp_path: Path) -> 
         folder.mkdir()
         if key is not None:
             shutil.copy(key, folder / "key")
-        stranger = Ledger.open(places_in(folder))
+        stranger = Ledger.open(paths_in(folder))
         strangers.append(spend(stranger, shown(member(stranger)), 5))
         stranger.close()
     flipped = ("A" if sealed[20] != "A" else "B").join((sealed[:20], sealed[21:]))
@@ -214,7 +214,7 @@ def test_an_invented_position_does_nothing(machine: Machine, tmp_path: Path) -> 
 
 def test_a_process_that_is_behind_by_itself_stops_alone(tmp_path: Path) -> None:
     """The file was moved by copy while a gateway ran: that one is stale, the next is not."""
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     stale = Ledger.open(where)
     token = shown(member(stale))
     spend(stale, token, 1)
@@ -236,7 +236,7 @@ def test_a_process_that_is_behind_by_itself_stops_alone(tmp_path: Path) -> None:
 
 
 def test_positions_tell_nothing_about_other_users(tmp_path: Path) -> None:
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     alice, bob = shown(member(ledger)), shown(member(ledger, "bob"))
     before = spend(ledger, alice, 2)
     again = ledger.position(2)
@@ -279,7 +279,7 @@ def test_the_era_before_does_nothing_and_a_later_one_tells(machine: Machine) -> 
 def test_a_clock_that_was_set_back_too_makes_no_era_that_clients_outlive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     ledger = Ledger.open(where)
     token = shown(member(ledger))
     spend(ledger, token, 2)
@@ -309,7 +309,7 @@ def test_a_clock_that_was_set_back_too_makes_no_era_that_clients_outlive(
 
 
 def test_a_position_that_is_known_costs_no_query(tmp_path: Path) -> None:
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     token = shown(member(ledger))
     spend(ledger, token, 2)
     queries: list[object] = []
@@ -333,7 +333,7 @@ def test_the_gateway_and_its_client_mean_the_same_header() -> None:
 def test_the_client_shows_what_it_holds_and_a_machine_that_was_set_back_stops(
     tmp_path: Path,
 ) -> None:
-    where, kept = places_in(tmp_path / "disk"), tmp_path / "positions"
+    where, kept = paths_in(tmp_path / "disk"), tmp_path / "positions"
     (tmp_path / "disk").mkdir()
     ledger = Ledger.open(where)
     text = member(ledger)

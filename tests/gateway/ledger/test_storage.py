@@ -10,7 +10,6 @@ import sqlite3
 import struct
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,22 +22,9 @@ from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
 from hereish.gateway.ledger.tables import entries, receipts
 from hereish.gateway.observability.usage import UsageCounts
+from tests.support.ledgers import DAY_S, NOON_S
 from tests.support.postgres import Postgres
-from tests.support.stage import HELSINKI, member, places_in, policy, shown
-
-NOON_S = 1_762_171_200.0
-DAY_S = 86_400.0
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    database = None
-    if request.param == "postgresql":
-        running: Postgres = request.getfixturevalue("cluster")
-        database = running.fresh(f"t{time.time_ns()}")
-    opened = Ledger.open(places_in(tmp_path, database))
-    yield opened
-    opened.close()
+from tests.support.stage import HELSINKI, member, paths_in, policy, shown
 
 
 def rows(ledger: Ledger) -> tuple[int, int]:
@@ -147,7 +133,7 @@ def test_no_byte_of_a_deleted_user_is_left_while_a_gateway_runs(
 ) -> None:
     """By a look at the files, their log and its index; others read and report meanwhile."""
     traces = busy_ledger(ledger, 12)
-    running = Ledger.open(places_in(tmp_path))
+    running = Ledger.open(paths_in(tmp_path))
     keeper = shown(member(running, "keeper"))
     end = threading.Event()
 
@@ -240,7 +226,7 @@ def test_to_ask_whether_it_is_alive_costs_no_query_each(ledger: Ledger) -> None:
 def test_a_dead_database_is_noticed_in_time_and_so_is_its_return(
     tmp_path: Path, cluster: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = Ledger.open(places_in(tmp_path, cluster.fresh(f"t{time.time_ns()}")))
+    ledger = Ledger.open(paths_in(tmp_path, cluster.fresh(f"t{time.time_ns()}")))
     clock_s = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: clock_s)
     ledger.check_health()
