@@ -118,7 +118,7 @@ _newest_of_user = (
 # With the locks of the users (SQLite has one for all, taken when the transaction began), in the
 # same order everywhere, so that two processes never deadlock; and with what tells whether this is
 # the ledger that we know.
-_lock_accounts = {
+_lock_users = {
     dialect: select(
         *_USER_COLUMNS,
         *_TOKEN_COLUMNS,
@@ -129,10 +129,18 @@ _lock_accounts = {
         select(ledger.c.era).scalar_subquery(),
     )
     .join_from(tokens, users, tokens.c.user_id == users.c.id)
-    .where(tokens.c.id.in_(bindparam("tokens", expanding=True)))
     .order_by(users.c.id)
     .with_for_update(of=users)
     for dialect, last in LAST_NUMBER.items()
+}
+# Apart from those of several tokens: a list of parameters is expanded anew for each execution.
+_lock_one = {
+    dialect: query.where(tokens.c.id == bindparam("tokens"))
+    for dialect, query in _lock_users.items()
+}
+_lock_many = {
+    dialect: query.where(tokens.c.id.in_(bindparam("tokens", expanding=True)))
+    for dialect, query in _lock_users.items()
 }
 _select_newest = (
     select(entries.c.id, entries.c.made_s)
@@ -200,7 +208,11 @@ def lock_accounts(
     tx: Connection, dialect: str, token_ids: Iterable[str]
 ) -> dict[str, LockedAccount]:
     """The accounts of these tokens by their ids, with their users locked until the end of `tx`."""
-    rows = tx.execute(_lock_accounts[dialect], {"tokens": list(set(token_ids))})  # [L2]
+    ids = list(set(token_ids))
+    if len(ids) == 1:
+        rows = tx.execute(_lock_one[dialect], {"tokens": ids[0]})
+    else:
+        rows = tx.execute(_lock_many[dialect], {"tokens": ids})  # [L2]
     accounts = [_locked_account(row) for row in rows]
     return {locked.account.token.id: locked for locked in accounts}
 
