@@ -18,8 +18,8 @@ from hereish.gateway.ledger.tables import (
     counts,
     destinations,
     entries,
-    forget,
     policies,
+    raise_forgotten,
     receipts,
     removed,
     users,
@@ -119,7 +119,7 @@ def set_policy(ledger: Ledger, name: str, policy: Policy) -> int:
     """
     mechanism = policy.build_checked()
     with ledger.database.writing() as tx:
-        user = _find(tx, name, lock=True)
+        user = require_user(tx, name, lock=True)
         # Before the first report nothing was paid, unless by a ledger that a restore has lost.
         begun = user.state is not None or user.closed_s is not None
         if begun:
@@ -150,7 +150,7 @@ def list_users(ledger: Ledger) -> list[tuple[str, float | None]]:
 def describe_user(ledger: Ledger, name: str, now_s: float | None = None) -> UserOverview:
     """What an operator may know about a user."""
     with ledger.database.reading() as tx:
-        user = _find(tx, name)
+        user = require_user(tx, name)
         state = ledger.policies.load_state(tx, user)
         number = select(func.count()).select_from(entries).where(entries.c.user_id == user.id)
         return UserOverview(
@@ -182,7 +182,7 @@ def describe_user(ledger: Ledger, name: str, now_s: float | None = None) -> User
 def set_disabled(ledger: Ledger, name: str, disabled: bool) -> None:
     """A disabled user's tokens are refused, and nothing is forwarded."""
     with ledger.database.writing() as tx:
-        user = _find(tx, name, lock=True)
+        user = require_user(tx, name, lock=True)
         at_s = (user.disabled_s or time.time()) if disabled else None
         tx.execute(update(users).where(users.c.id == user.id).values(disabled_s=at_s))
 
@@ -205,14 +205,14 @@ def _was_removed(ledger: Ledger, tx: Connection, name: str) -> bool:
 
 
 def _delete(ledger: Ledger, tx: Connection, name: str) -> None:
-    user = _find(tx, name, lock=True)
+    user = require_user(tx, name, lock=True)
     newest = select(func.max(entries.c.id)).where(entries.c.user_id == user.id)
     last = tx.execute(newest).scalar() or 0
     # The outbox goes with its destinations: in that order, as deliveries lock them.
     for table in (destinations, counts, receipts, entries, token_rows, policies):
         tx.execute(delete(table).where(table.c.user_id == user.id))
     tx.execute(delete(users).where(users.c.id == user.id))
-    tx.execute(forget, {"number": last})  # last of all, as those who prune
+    tx.execute(raise_forgotten, {"number": last})  # last of all, as those who prune
     tx.execute(
         insert(removed),
         {"name_key": ledger.keys.name_key(user.name), "removed_s": time.time()},
@@ -238,7 +238,7 @@ def new_token(
     if presented is None:
         raise RuntimeError("a new token has the shape of one")
     with ledger.database.writing() as tx:
-        user = _find(tx, name, lock=True)
+        user = require_user(tx, name, lock=True)
         sealed = None
         if passphrase is not None:
             sealed = ledger.keys.seal(passphrase, context=f"passphrase {presented.id}")
@@ -269,7 +269,7 @@ class PrimaryDevice(NamedTuple):
 def primary_device(ledger: Ledger, name: str) -> PrimaryDevice:
     """Whose reports count."""
     with ledger.database.reading() as tx:
-        user = _find(tx, name)
+        user = require_user(tx, name)
         return PrimaryDevice(user.primary_device, ledger.policies.load_state(tx, user).silence_s)
 
 
@@ -284,7 +284,7 @@ def set_primary(
     if silence_s is not None and not 0.0 <= silence_s <= _MAX_SILENCE_S:
         raise ParameterError(f"the silence must lie between 0 and 30 days, found {silence_s!r} s")
     with ledger.database.writing() as tx:
-        user = _find(tx, name, lock=True)
+        user = require_user(tx, name, lock=True)
         if device not in _list_devices(tx, user.id):
             raise NotFoundError(
                 f"{name!r} has no device {device!r} with a token that is not revoked; 'hereish "
@@ -326,7 +326,8 @@ def revoke_token(ledger: Ledger, token_id: str) -> None:
             _set_primary(tx, user.id, user.chosen_device)
 
 
-def _find(tx: Connection, name: str, *, lock: bool = False) -> UserRow:
+def require_user(tx: Connection, name: str, *, lock: bool = False) -> UserRow:
+    """The user of this name; with `lock` nobody reports for them until the transaction ends."""
     user = find_user(tx, normalize_name(name), lock=lock)
     if user is None:
         raise NotFoundError(f"there is no user {name!r}; 'hereish user list' lists them")

@@ -15,7 +15,7 @@ import httpx
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from hereish.errors import ParameterError
-from hereish.gateway.admin.accounts import NotFoundError, normalize_name
+from hereish.gateway.admin.accounts import NotFoundError, require_user
 from hereish.gateway.ledger.keys import Keys, LedgerKeyError
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.tables import destinations, outbox, users
@@ -144,7 +144,7 @@ def add_destination(
 ) -> int:
     """Send this user's releases from now on to an address, too. Returns the destination's number.
 
-    OwnTracks' Recorder and Home Assistant want to be told a user and a device with each request:
+    OwnTracks' Recorder and Home Assistant need a user and a device with each request:
     headers={"X-Limit-U": …, "X-Limit-D": …}. `device` is what other receivers know it by.
     Without `accuracy` the noise radius is not sent: some hide what is not accurate enough for them.
     """
@@ -159,7 +159,7 @@ def add_destination(
         accuracy=accuracy,
     )
     with ledger.database.writing() as tx:
-        user_id = _lock_user(tx, user)
+        user_id = require_user(tx, user, lock=True).id
         row = {
             "user_id": user_id,
             "format": target.format,
@@ -178,11 +178,7 @@ def list_destinations(ledger: Ledger, user: str) -> list[Destination]:
     """The destinations of a user, the oldest first."""
     number = select(func.count()).where(outbox.c.destination_id == destinations.c.id)
     with ledger.database.reading() as tx:
-        user_id = tx.execute(
-            select(users.c.id).where(users.c.name == normalize_name(user))
-        ).scalar()
-        if user_id is None:
-            raise _no_user(user)
+        user_id = require_user(tx, user).id
         found = (
             select(destinations, number.scalar_subquery().label("waiting"))
             .where(destinations.c.user_id == user_id)
@@ -194,7 +190,7 @@ def list_destinations(ledger: Ledger, user: str) -> list[Destination]:
 def remove_destination(ledger: Ledger, user: str, destination_id: int) -> None:
     """Send nothing there any more, not even what waits."""
     with ledger.database.writing() as tx:
-        user_id = _lock_user(tx, user)
+        user_id = require_user(tx, user, lock=True).id
         gone = tx.execute(
             delete(destinations).where(
                 destinations.c.id == destination_id, destinations.c.user_id == user_id
@@ -332,19 +328,6 @@ def _describe(keys: Keys, row: Row[Any]) -> Destination:
         next_try_s=row.next_try_s,
         trouble=row.trouble,
     )
-
-
-def _lock_user(tx: Connection, user: str) -> int:
-    """The user's number; nobody reports for the user until the transaction ends."""
-    locked = select(users.c.id).where(users.c.name == normalize_name(user)).with_for_update()
-    user_id = tx.execute(locked).scalar()
-    if user_id is None:
-        raise _no_user(user)
-    return int(user_id)
-
-
-def _no_user(user: str) -> NotFoundError:
-    return NotFoundError(f"there is no user {user!r}; 'hereish user list' lists them")
 
 
 def _update_count(tx: Connection, user_id: int) -> None:

@@ -15,9 +15,9 @@ from hereish.gateway.ledger.tables import (
     counts,
     destinations,
     entries,
-    forget,
     outbox,
     policies,
+    raise_forgotten,
     receipts,
     removed,
     tokens,
@@ -92,7 +92,7 @@ def prune(ledger: Ledger, before_s: float) -> dict[str, int]:
             "deliveries": delete(outbox).where(outbox.c.at_s < before_s),
         }
         counted = {name: tx.execute(statement).rowcount for name, statement in gone.items()}
-        tx.execute(forget, {"number": max(numbers, default=0)})
+        tx.execute(raise_forgotten, {"number": max(numbers, default=0)})
     ledger.database.truncate_wal()
     return {"releases": len(numbers)} | counted
 
@@ -163,7 +163,7 @@ def _advance_numbers(ledger: Ledger, tx: Connection, mark: int) -> None:
             ),
             {"mark": mark},
         )
-        tx.execute(forget, {"number": mark})
+        tx.execute(raise_forgotten, {"number": mark})
         return
     moved = tx.execute(
         text("UPDATE sqlite_sequence SET seq = :mark WHERE name = 'entries'"), {"mark": mark}

@@ -113,7 +113,7 @@ class UserState:
         self._devices = devices
         # When the primary device last reported, and what the ledger has stored of that.
         self._primary_seen_s = self._primary_seen_stored_s = -math.inf
-        self._exhausted_until_s = -math.inf  # reports up to here were told that nothing is left
+        self._exhausted_until_s = -math.inf  # up to here the answer was that nothing is left
         self._exhausted_until_changed = False
         self._session: Session | None = None
         self._session_state: dict[str, Any] | None = None
