@@ -248,7 +248,7 @@ def test_tokens_are_kept_as_digests(ledger: Ledger, tmp_path: Path) -> None:
     secret = token.rpartition("_")[2]
     for path in tmp_path.iterdir():
         assert secret.encode() not in path.read_bytes()
-    assert repr(shown(token)) == "Presented(…)"
+    assert repr(shown(token)) == "PresentedToken(…)"
 
 
 def test_a_failing_transaction_leaves_nothing(ledger: Ledger) -> None:

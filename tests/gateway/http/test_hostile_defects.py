@@ -21,6 +21,7 @@ import pytest
 from hereish.errors import HereishError, ParameterError
 from hereish.gateway.http.app import create_app
 from hereish.gateway.http.server import server_of
+from hereish.gateway.ledger import transaction
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.user_state import UserState
 from hereish.gateway.observability import logs
@@ -126,7 +127,12 @@ def _recursive(*_: Any, **__: Any) -> None:
 
 
 FAILURES = [_plain, _chained, _grouped, _noted, _ours, _ours_too, _unspeakable, _recursive]
-PARTS = [(Ledger, "report_all"), (UserState, "add"), (UserState, "to_json"), (Ledger, "_admitted")]
+PARTS: list[tuple[object, str]] = [
+    (Ledger, "report_all"),
+    (UserState, "add"),
+    (UserState, "to_json"),
+    (transaction, "check_token"),
+]
 
 
 def check_silent(threaded: Threaded) -> list[dict[str, Any]]:
