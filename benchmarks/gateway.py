@@ -24,9 +24,9 @@ from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
 from hereish.gateway.ledger.tables import policies, users
 from hereish.gateway.ledger.tables import tokens as token_rows
-from hereish.gateway.ledger.tokens import Presented
+from hereish.gateway.ledger.tokens import PresentedToken
 from tests.support.postgres import postgres
-from tests.support.stage import free_port, member, places_in, policy, shown
+from tests.support.stage import free_port, member, paths_in, policy, shown
 
 HERE = Path(__file__).parent
 SENDERS = 16
@@ -91,7 +91,7 @@ def _load(name: str, fresh: Callable[[Path, str], str]) -> list[Result]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         ours, bare = fresh(folder, "ours"), fresh(folder, "bare")
-        ledger = Ledger.open(places_in(folder, ours))
+        ledger = Ledger.open(paths_in(folder, ours))
         keys = [member(ledger, f"user{i}", **ENDLESS) for i in range(SENDERS)]
         ledger.close()
         loads: dict[str, list[Load]] = {"hereish": [], "bare": []}
@@ -129,7 +129,7 @@ def _neighbour(name: str, fresh: Callable[[Path, str], str]) -> Result:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         database = fresh(folder, "neighbour")
-        ledger = Ledger.open(places_in(folder, database))
+        ledger = Ledger.open(paths_in(folder, database))
         light, heavy = (member(ledger, user, **ENDLESS) for user in ("light", "heavy"))
         ledger.close()
         idle, busy = [], []
@@ -245,7 +245,7 @@ def _growth(name: str, fresh: Callable[[Path, str], str]) -> list[Result]:
 class _Reporter:
     """Reports for users in turn, each a second after the last."""
 
-    def __init__(self, ledger: Ledger, tokens: list[Presented]) -> None:
+    def __init__(self, ledger: Ledger, tokens: list[PresentedToken]) -> None:
         self._ledger, self.tokens, self._next = ledger, tokens, 0
         self._at_s = time.time() - 5e6
 
@@ -261,7 +261,7 @@ class _Reporter:
 
 def _ledger(folder: Path, fresh: Callable[[Path, str], str]) -> Ledger:
     folder.mkdir()
-    return Ledger.open(places_in(folder, fresh(folder, "growth")))
+    return Ledger.open(paths_in(folder, fresh(folder, "growth")))
 
 
 def _some(ledger: Ledger, name: str, count: int) -> _Reporter:
@@ -272,7 +272,7 @@ def _some(ledger: Ledger, name: str, count: int) -> _Reporter:
 def _many(ledger: Ledger) -> _Reporter:
     """Very many users, written in bulk, who report in any order."""
     body = policy(**ENDLESS).to_json()
-    made = [shown(tokens.new()) for _ in range(MANY)]
+    made = [shown(tokens.generate_token()) for _ in range(MANY)]
     first = 1_000_000
     with ledger.database.writing() as tx:
         numbers = range(first, first + MANY)

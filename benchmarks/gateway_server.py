@@ -20,7 +20,7 @@ from hereish.gateway.http.server import serve
 from hereish.gateway.ledger.database import Database
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.observability.metrics import Metrics
-from hereish.gateway.paths import Places
+from hereish.gateway.paths import GatewayPaths
 
 points = Table(
     "points",
@@ -62,7 +62,7 @@ def main() -> None:
     if kind == "bare":
         app = bare(database)
     else:
-        where = Places(database, Path(folder) / "key", Path(folder) / "mark")
+        where = GatewayPaths(database, Path(folder) / "key", Path(folder) / "mark")
         app = create_app(Ledger.open(where), per_s=0.0)
     serve(app, "127.0.0.1", int(port))
 

@@ -15,7 +15,7 @@ import pytest
 from hereish.cli import _gateway_options
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
-from tests.support.stage import HELSINKI, places_in, shown
+from tests.support.stage import HELSINKI, paths_in, shown
 from tests.support.terminal import Terminal, output_of
 
 
@@ -53,7 +53,7 @@ def test_a_new_ledger_does_not_show_the_key_nor_a_password(
 def test_a_restored_ledger_is_told_to_go_on(hereish: Terminal, tmp_path: Path) -> None:
     hereish("user", "add", "alice", "--accuracy", "3km", "--every", "0")
     token = output_of(hereish("token", "new", "alice", "--device", "phone")).strip()
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     ledger.report(shown(token), [Fix(*HELSINKI, time.time() - 120)])
     with sqlite3.connect(tmp_path / "ledger.db") as raw, sqlite3.connect(tmp_path / "copy") as to:
         raw.backup(to)

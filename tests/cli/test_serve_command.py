@@ -15,14 +15,14 @@ import httpx
 import pytest
 
 from hereish.gateway.ledger.ledger import Ledger
-from tests.support.stage import free_port, places_in, serving
+from tests.support.stage import free_port, paths_in, serving
 from tests.support.terminal import commands_in, in_a_process
 
 
 def test_serve_refuses_a_port_that_is_taken_and_a_ledger_without_its_key(tmp_path: Path) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     Ledger.open(where).close()
-    words = ("--database", where.database, "--key-file", where.key_file, "--mark", where.mark)
+    words = ("--database", where.database, "--key-file", where.key_file, "--mark", where.mark_file)
     with serving(where) as running:
         taken = in_a_process("serve", *words, "--port", running.port)
     assert taken.returncode == 1
@@ -65,8 +65,8 @@ def test_the_demo_prints_a_curl_line_that_works(tmp_path: Path) -> None:
 
 
 def test_serve_says_what_it_made_and_that_others_can_reach_it(tmp_path: Path) -> None:
-    where, port = places_in(tmp_path), free_port()
-    words = ("--database", where.database, "--key-file", where.key_file, "--mark", where.mark)
+    where, port = paths_in(tmp_path), free_port()
+    words = ("--database", where.database, "--key-file", where.key_file, "--mark", where.mark_file)
     program = [str(Path(sys.executable).parent / "hereish"), "serve", *map(str, words)]
     host = "0.0.0.0"  # noqa: S104  # for a moment; this is what is warned of
     with (tmp_path / "out").open("wb") as out, (tmp_path / "err").open("wb") as err:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hereish.gateway.http.protocols import owntracks
 from hereish.gateway.ledger.ledger import Ledger
-from tests.support.stage import places_in, shown
+from tests.support.stage import paths_in, shown
 from tests.support.terminal import Terminal, output_of
 
 
@@ -53,8 +53,8 @@ def test_the_passphrase_is_asked_for_and_kept_encrypted(hereish: Terminal, tmp_p
         "token", "new", "alice", "--device", "phone", "--passphrase", stdin="open sesame\n"
     )
     token = output_of(made).strip()
-    ledger = Ledger.open(places_in(tmp_path))
-    sealed = ledger.device(shown(token)).passphrase
+    ledger = Ledger.open(paths_in(tmp_path))
+    sealed = ledger.identify(shown(token)).passphrase
     assert sealed is not None
     about = f"passphrase {shown(token).id}"
     assert ledger.keys.open(sealed, about) == "open sesame"

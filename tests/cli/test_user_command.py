@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
-from tests.support.stage import HELSINKI, places_in, shown
+from tests.support.stage import HELSINKI, paths_in, shown
 from tests.support.terminal import Terminal, commands_in, output_of
 
 
@@ -18,8 +18,8 @@ def test_a_user_and_a_token_from_nothing(hereish: Terminal, tmp_path: Path) -> N
     )
     assert "For the reports of each day (Asia/Tokyo)" in added
     token = output_of(hereish("token", "new", "alice", "--device", "phone")).strip()
-    ledger = Ledger.open(places_in(tmp_path))
-    assert ledger.device(shown(token)).user == "alice"
+    ledger = Ledger.open(paths_in(tmp_path))
+    assert ledger.identify(shown(token)).user == "alice"
     ledger.close()
     assert token not in output_of(hereish("user", "show", "alice"))
 
@@ -31,7 +31,7 @@ def test_a_user_is_shown_in_words_and_for_programs(hereish: Terminal, tmp_path: 
     token = output_of(
         hereish("token", "new", "alice", "--device", "phone", "--show-release")
     ).strip()
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     [answer] = ledger.report(shown(token), [Fix(*HELSINKI, time.time() - 60)]).answers
     ledger.close()
     assert answer.release is not None

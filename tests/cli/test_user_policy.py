@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
-from tests.support.stage import HELSINKI, places_in, shown
+from tests.support.stage import HELSINKI, paths_in, shown
 from tests.support.terminal import Terminal, commands_in, output_of
 
 README_POLICY = ("--accuracy", "3km", "--time-zone", "Europe/Helsinki")
@@ -89,7 +89,7 @@ def test_a_changed_policy_says_when_it_applies(hereish: Terminal, tmp_path: Path
         hereish("user", "policy", "alice", "--reports", "30")
     )
     token = output_of(hereish("token", "new", "alice", "--device", "phone")).strip()
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     ledger.report(shown(token), [Fix(*HELSINKI, time.time() - 60)])
     ledger.close()
     changed = output_of(hereish("user", "policy", "alice", "--accuracy", "4km"))

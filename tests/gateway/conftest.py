@@ -11,10 +11,10 @@ import pytest
 from hereish.gateway.admin import accounts
 from hereish.gateway.forwarding import outbox, senders
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.paths import Places
+from hereish.gateway.paths import GatewayPaths
 from tests.support.forwarding_stage import POLICY, Phone, phone_of
 from tests.support.postgres import Postgres, postgres
-from tests.support.stage import places_in
+from tests.support.stage import paths_in
 
 
 @pytest.fixture(scope="module")
@@ -23,20 +23,22 @@ def cluster() -> Iterator[Postgres]:
         yield running
 
 
-@pytest.fixture
-def places(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Places:
+@pytest.fixture(autouse=True)
+def _no_key_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEREISH_KEY", raising=False)
+
+
+@pytest.fixture
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> GatewayPaths:
     database = None
     if getattr(request, "param", "sqlite") == "postgresql":
         running: Postgres = request.getfixturevalue("cluster")
         database = running.fresh(f"t{time.time_ns()}")
-    return places_in(tmp_path, database)
+    return paths_in(tmp_path, database)
 
 
 @pytest.fixture
-def ledger(places: Places) -> Iterator[Ledger]:
+def ledger(places: GatewayPaths) -> Iterator[Ledger]:
     opened = Ledger.open(places)
     accounts.add_user(opened, "alice", POLICY)
     yield opened

@@ -20,12 +20,12 @@ import uvicorn
 
 from hereish.gateway.http.app import create_app
 from hereish.gateway.http.server import server_of
-from hereish.gateway.ledger.high_water_mark import Mark
+from hereish.gateway.ledger.high_water_mark import HighWaterMark
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
 from hereish.gateway.observability import logs
-from hereish.gateway.paths import Places
-from tests.support.stage import HELSINKI, member, places_in, shown
+from hereish.gateway.paths import GatewayPaths
+from tests.support.stage import HELSINKI, member, paths_in, shown
 
 _listening: dict[int, socket.socket] = {}
 
@@ -45,19 +45,21 @@ def _serve(order: dict[str, Any]) -> None:
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    logs.set_up("warning")
+    logs.configure_logging("warning")
     if order["dies"] is not None:
-        Mark.reach = _deadly(order["dies"], Mark.reach)  # type: ignore[method-assign, assignment]  # to die
-    where = Places(order["database"], Path(order["key_file"]), Path(order["mark"]))
+        HighWaterMark.raise_to = _deadly(order["dies"], HighWaterMark.raise_to)  # type: ignore[method-assign, assignment]  # to die
+    where = GatewayPaths(order["database"], Path(order["key_file"]), Path(order["mark"]))
     app = create_app(Ledger.open(where), per_s=0.0)
     port = order["port"]
     server_of(app, "127.0.0.1", port).run(sockets=[_listening[port]])
 
 
-def _deadly(when: str, reach: Callable[[Mark, int], None]) -> Callable[[Mark, int], None]:
+def _deadly(
+    when: str, reach: Callable[[HighWaterMark, int], None]
+) -> Callable[[HighWaterMark, int], None]:
     """Dies once, between a commit and its answer: before the mark was raised, or after it."""
 
-    def reached(mark: Mark, number: int) -> None:
+    def reached(mark: HighWaterMark, number: int) -> None:
         if number <= mark.value():
             return  # nothing new was written down
         if when == "after the mark":
@@ -86,7 +88,7 @@ def _fork(order: dict[str, Any]) -> int:
 def _warm_up() -> None:
     """What a first report imports and builds, once for all children."""
     with tempfile.TemporaryDirectory() as folder:
-        ledger = Ledger.open(places_in(Path(folder)))
+        ledger = Ledger.open(paths_in(Path(folder)))
         token = shown(member(ledger, window="60"))
         ledger.report(token, [Fix(*HELSINKI, at_s=float(at_s)) for at_s in range(3)])
         uvicorn.Config(create_app(ledger)).load()

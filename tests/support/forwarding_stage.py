@@ -25,7 +25,7 @@ class Phone:
     """Reports once a minute from a true place, and keeps what it was told."""
 
     ledger: Ledger
-    token: tokens.Presented
+    token: tokens.PresentedToken
     tid: str | None = "al"
     minutes: int = 0
 
@@ -46,7 +46,7 @@ on_both = pytest.mark.parametrize("places", ["sqlite", "postgresql"], indirect=T
 
 
 def phone_of(ledger: Ledger, user: str) -> Phone:
-    token = tokens.presented(accounts.new_token(ledger, user, "phone"))
+    token = tokens.parse_token(accounts.new_token(ledger, user, "phone"))
     assert token is not None
     return Phone(ledger, token)
 
@@ -62,5 +62,5 @@ def logged(caplog: pytest.LogCaptureFixture) -> str:
 
 
 def the_only(ledger: Ledger) -> destinations.Destination:
-    (found,) = destinations.listed(ledger, "alice")
+    (found,) = destinations.list_destinations(ledger, "alice")
     return found

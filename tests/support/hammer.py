@@ -22,11 +22,10 @@ from sqlalchemy.pool import NullPool
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.run import Run
 from hereish.core.step import prepare
-from hereish.core.types import PerLane
-from hereish.gateway.ledger.policy import mechanism_of
+from hereish.core.types import Kind, PerLane
+from hereish.gateway.ledger.policy import Policy
 from hereish.gateway.ledger.tables import entries, policies, users
-from hereish.gateway.ledger.user_state import NOTHING
-from hereish.gateway.paths import Places
+from hereish.gateway.paths import GatewayPaths
 
 # What a release is made of. The rest of an answer says where the budget stands by now.
 RELEASE = (
@@ -96,7 +95,7 @@ class _User(NamedTuple):
     rows: list[_Row]  # in the order in which they were written
 
 
-def audit(where: Places, told: Iterable[Told]) -> Counts:
+def audit(where: GatewayPaths, told: Iterable[Told]) -> Counts:
     """Raises Unsound unless the ledger and all answers fit each other and the budgets."""
     told = list(told)
     found = _read(where)
@@ -107,7 +106,7 @@ def audit(where: Places, told: Iterable[Told]) -> Counts:
         _replay(name, user)
         for row in user.rows:
             spent[name, row.window].append(row.cost)
-            if row.kind == NOTHING:
+            if row.kind == Kind.NONE:
                 ended.add((name, row.window))
         for (owner, window), costs in spent.items():
             if owner == name:
@@ -123,14 +122,14 @@ def audit(where: Places, told: Iterable[Told]) -> Counts:
         acknowledged=sum(bool(report.answers) for report in told),
         answers=sum(len(report.answers) for report in told),
         entries=len(rows),
-        releases=sum(row.kind != NOTHING for row in rows),
+        releases=sum(row.kind != Kind.NONE for row in rows),
         windows=len(spent),
         ended=len(ended),
         fullest=fullest,
     )
 
 
-def within_budget(where: Places, told: Iterable[Told]) -> float:
+def within_budget(where: GatewayPaths, told: Iterable[Told]) -> float:
     """What all answers together cost, whatever the ledger remembers: the most as a share.
 
     Raises Unsound if that is more than the budget of a window.
@@ -156,7 +155,7 @@ def _hold(right: bool, words: str) -> None:
         raise Unsound(words)
 
 
-def _read(where: Places) -> dict[str, _User]:
+def _read(where: GatewayPaths) -> dict[str, _User]:
     engine = create_engine(where.database, poolclass=NullPool)
     with engine.connect() as tx:
         bodies = {row.id: row.body for row in tx.execute(select(policies))}
@@ -168,7 +167,7 @@ def _read(where: Places) -> dict[str, _User]:
     return {
         person.name: _User(
             person.id,
-            mechanism_of(bodies[person.policy_id])[1],
+            Policy.from_json(bodies[person.policy_id]).build(),
             None if person.state is None else json.loads(person.state),
             person.closed_s,
             rows[person.id],
@@ -188,11 +187,11 @@ def _replay(name: str, user: _User) -> None:
         before_s = row.at_s
         now = np.array([row.at_s])
         _hold(row.window == _number(m, row.at_s), f"{words}: of another window")
-        if row.kind == NOTHING and _closed(user, row.window):
+        if row.kind == Kind.NONE and _closed(user, row.window):
             _hold(row.cost == 0.0 and row.lat is None, f"{words}: nothing must cost nothing")
             continue  # no run was asked
         plan = prepare(m, run, now)
-        if row.kind == NOTHING:
+        if row.kind == Kind.NONE:
             _hold(not plan.fits[0], f"{words}: there was budget left")
             _hold(row.cost == 0.0 and row.lat is None, f"{words}: nothing must cost nothing")
             run = plan.run._replace(ended=np.array([True]))
@@ -291,8 +290,8 @@ def _is_of(row: _Row, report: Told) -> bool:
 
 def _expected(report: Told, row: _Row | None, own: bool) -> tuple[Any, ...]:
     """The release that a report has to be answered with, from the entry in force at its time."""
-    if row is None or row.kind == NOTHING:
-        return (None, None, report.at_s, NOTHING, 0.0, 0.0, 0.0, None, None)
+    if row is None or row.kind == Kind.NONE:
+        return (None, None, report.at_s, Kind.NONE, 0.0, 0.0, 0.0, None, None)
     if own:
         return (
             *(row.lat, row.lon, row.at_s, row.kind, row.cost),

@@ -25,8 +25,9 @@ from pathlib import Path
 
 from hereish.gateway.admin import accounts
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.paths import Places
+from hereish.gateway.paths import GatewayPaths
 from tests.support.hammer import Counts, Told
+from tests.support.paths import ROOT
 from tests.support.stage import HELSINKI, policy
 
 WINDOW_S = 60.0
@@ -54,14 +55,14 @@ class Launcher:
         """A port that outlives the gateways behind it."""
         return self._ask(do="listen", port=0)
 
-    def serve(self, where: Places, port: int, dies: str | None = None) -> int:
+    def serve(self, where: GatewayPaths, port: int, dies: str | None = None) -> int:
         """Fork a gateway; the id of its process."""
         pid = self._ask(
             do="serve",
             port=port,
             database=where.database,
             key_file=str(where.key_file),
-            mark=str(where.mark),
+            mark=str(where.mark_file),
             log=str(Path(where.key_file).with_name("log")),
             dies=dies,
         )
@@ -80,8 +81,9 @@ class Launcher:
 
 @contextmanager
 def launching() -> Iterator[Launcher]:
-    process = subprocess.Popen(  # noqa: S603  # our own interpreter
-        [sys.executable, str(Path(__file__).with_name("fault_launcher.py"))],
+    process = subprocess.Popen(  # our own interpreter
+        [sys.executable, "-m", "tests.support.fault_launcher"],
+        cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -20,7 +20,7 @@ from hereish.gateway.admin import accounts
 from hereish.gateway.ledger.ledger import Ledger
 from tests.support import client_payloads
 from tests.support.leaks import TRUE, leaks, leaks_in_files, released_in
-from tests.support.stage import Running, member, places_in, serving
+from tests.support.stage import Running, member, paths_in, serving
 
 START_S = int(time.time()) - 5 * 86400  # late enough that a damaged time is seldom still past
 MINUTES = "60"  # a budget for every minute, so that the mechanism never runs dry
@@ -117,7 +117,7 @@ class Hostile:
 @contextmanager
 def hostile(folder: Path, *users: str, rate: float = 0.0, **settings: Any) -> Iterator[Hostile]:
     """A server with these users, one phone each. Searched while it runs and after it has ended."""
-    where = places_in(folder)
+    where = paths_in(folder)
     ledger = Ledger.open(where)
     tokens = {name: member(ledger, name, **settings) for name in users or ("alice",)}
     ledger.close()

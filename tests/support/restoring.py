@@ -17,7 +17,7 @@ from sqlalchemy import select
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
 from hereish.gateway.ledger.tables import users
-from hereish.gateway.paths import Places
+from hereish.gateway.paths import GatewayPaths
 from tests.support.hammer import Told, audit, within_budget
 from tests.support.hammering import WINDOW_S, Crowd, Launcher, Person, launching, people, status
 from tests.support.stage import HELSINKI, command, free_port, shown
@@ -29,7 +29,7 @@ BEFORE, AFTER = 8, 30  # reports before the backup and after it: together more t
 class Restoring:
     """One gateway, one device, and all that it was ever told."""
 
-    where: Places
+    where: GatewayPaths
     launcher: Launcher
     port: int
     pid: int
@@ -55,7 +55,7 @@ class Restoring:
 
 
 @contextmanager
-def restoring(where: Places) -> Iterator[Restoring]:
+def restoring(where: GatewayPaths) -> Iterator[Restoring]:
     rng = random.Random(11)  # noqa: S311  # places, not secrets
     ledger = Ledger.open(where)
     [person] = people(ledger, 1, 1, rng, ago_s=3 * WINDOW_S)
@@ -80,7 +80,7 @@ def restored(run: Restoring, back_up: Callable[[], object], restore: Callable[[]
     restore()
 
 
-def refuses_to_start(where: Places) -> None:
+def refuses_to_start(where: GatewayPaths) -> None:
     done = subprocess.run(  # noqa: S603  # our own command
         command(where, free_port()), capture_output=True, text=True, timeout=60
     )
@@ -111,7 +111,7 @@ def goes_on_after_accept(run: Restoring) -> None:
     done = subprocess.run(  # noqa: S603  # our own command
         [
             *(hereish, "ledger", "accept", "--yes", "--database", where.database),
-            *("--key-file", str(where.key_file), "--mark", str(where.mark)),
+            *("--key-file", str(where.key_file), "--mark", str(where.mark_file)),
         ],
         capture_output=True,
         text=True,
@@ -136,7 +136,7 @@ def goes_on_after_accept(run: Restoring) -> None:
     _pays_for_a_later_window(where, now)
 
 
-def _pays_for_a_later_window(where: Places, report: Told) -> None:
+def _pays_for_a_later_window(where: GatewayPaths, report: Told) -> None:
     ledger = Ledger.open(where)
     with ledger.database.reading() as tx:
         closed_s: float = tx.execute(select(users.c.closed_s)).scalar_one()

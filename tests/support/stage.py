@@ -22,8 +22,8 @@ from hereish.gateway.admin import accounts
 from hereish.gateway.ledger import tokens
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.policy import Policy
-from hereish.gateway.ledger.tokens import Presented
-from hereish.gateway.paths import Places
+from hereish.gateway.ledger.tokens import PresentedToken
+from hereish.gateway.paths import GatewayPaths
 
 HELSINKI = (60.169876, 24.938421)  # a true place: it must never come out again
 
@@ -36,9 +36,11 @@ def policy(**settings: Any) -> Policy:
     return Policy(**(usual | settings))
 
 
-def places_in(folder: Path, database: str | None = None) -> Places:
+def paths_in(folder: Path, database: str | None = None) -> GatewayPaths:
     """A ledger of SQLite in this folder, or one in another database; key and mark are here."""
-    return Places(database or f"sqlite:///{folder / 'ledger.db'}", folder / "key", folder / "mark")
+    return GatewayPaths(
+        database or f"sqlite:///{folder / 'ledger.db'}", folder / "key", folder / "mark"
+    )
 
 
 def member(ledger: Ledger, name: str = "alice", device: str = "phone", **settings: Any) -> str:
@@ -47,9 +49,9 @@ def member(ledger: Ledger, name: str = "alice", device: str = "phone", **setting
     return accounts.new_token(ledger, name, device)
 
 
-def shown(token: str) -> Presented:
+def shown(token: str) -> PresentedToken:
     """A token as the ledger takes it."""
-    found = tokens.presented(token)
+    found = tokens.parse_token(token)
     assert found is not None
     return found
 
@@ -65,7 +67,7 @@ def free_port() -> int:
 class Running:
     """A server in a process of its own."""
 
-    where: Places
+    where: GatewayPaths
     port: int
     process: subprocess.Popen[bytes]
     log: Path
@@ -90,18 +92,18 @@ class Running:
         return self.process.wait(30)
 
 
-def command(where: Places, port: int, *words: str) -> list[str]:
+def command(where: GatewayPaths, port: int, *words: str) -> list[str]:
     """The command that serves this ledger."""
     return [
         *(str(Path(sys.executable).parent / "hereish"), "serve", "--port", str(port)),
         *("--database", where.database, "--key-file", str(where.key_file)),
-        *("--mark", str(where.mark), *words),
+        *("--mark", str(where.mark_file), *words),
     ]
 
 
 @contextmanager
 def serving(
-    where: Places, *words: str, rate: float = 0.0, port: int | None = None
+    where: GatewayPaths, *words: str, rate: float = 0.0, port: int | None = None
 ) -> Iterator[Running]:
     """`hereish serve` as people run it, at the most talkative level."""
     port = free_port() if port is None else port

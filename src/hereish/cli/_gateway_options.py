@@ -28,7 +28,7 @@ from hereish.errors import ParameterError
 if TYPE_CHECKING:
     from hereish.gateway.ledger.ledger import Ledger
     from hereish.gateway.ledger.policy import Policy
-    from hereish.gateway.paths import Places
+    from hereish.gateway.paths import GatewayPaths
 
 NOT_INSTALLED = "the gateway needs more packages: pip install 'hereish[gateway]'"
 
@@ -41,10 +41,10 @@ class LedgerLocation:
     key_file: str | None
     mark: str | None
 
-    def paths(self) -> Places:
+    def paths(self) -> GatewayPaths:
         """The options, or the default paths."""
         find_paths, _ = _import_gateway()
-        found: Places = find_paths(self.database, self.key_file, self.mark)
+        found: GatewayPaths = find_paths(self.database, self.key_file, self.mark)
         return found
 
     @contextmanager
@@ -53,7 +53,7 @@ class LedgerLocation:
         _, ledger_class = _import_gateway()
         paths = self.paths()
         ledger = ledger_class.open(paths, check=check, pool=1)
-        if ledger.made:
+        if ledger.created:
             note(describe_new_ledger(paths))
         try:
             yield ledger
@@ -67,13 +67,13 @@ _LOCATION_NAMES = [field.name for field in fields(LedgerLocation)]
 def _import_gateway() -> tuple[Any, Any]:
     try:
         from hereish.gateway.ledger.ledger import Ledger
-        from hereish.gateway.paths import places
+        from hereish.gateway.paths import resolve_paths
     except ImportError:
         raise ParameterError(NOT_INSTALLED) from None
-    return places, Ledger
+    return resolve_paths, Ledger
 
 
-def describe_new_ledger(paths: Places) -> str:
+def describe_new_ledger(paths: GatewayPaths) -> str:
     """Where the parts of a new ledger are."""
     if os.environ.get("HEREISH_KEY") is not None:
         key = "its key is that of HEREISH_KEY"
@@ -81,7 +81,7 @@ def describe_new_ledger(paths: Places) -> str:
         key = f"its key is {paths.key_file}"
     return (
         f"made a new ledger: {format_database(paths.database)}; {key}, and its high-water mark is "
-        f"{paths.mark}. Without the key the ledger cannot be used: back up the key apart from the "
+        f"{paths.mark_file}. Without the key the ledger cannot be used: back up the key apart from the "
         "ledger, and the mark not at all"
     )
 

@@ -99,7 +99,9 @@ def _would_last(policy: Policy) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the policy itself has been warned of
-            share = lasts_share(policy.fit(), policy.interval_s, time_zone=policy.time_zone)
+            share = lasts_share(
+                policy.build_checked(), policy.interval_s, time_zone=policy.time_zone
+            )
             return share is not None and share >= _SAFE_SHARE
     except HereishError:
         return False

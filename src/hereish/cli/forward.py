@@ -100,7 +100,7 @@ def add(user: str, address: str, options: ReceiverOptions, location: LedgerLocat
     with location.open() as ledger:
         from hereish.gateway.admin import destinations
 
-        number = destinations.add(
+        number = destinations.add_destination(
             ledger,
             user,
             address,
@@ -112,7 +112,7 @@ def add(user: str, address: str, options: ReceiverOptions, location: LedgerLocat
             device=options.device,
             accuracy=not options.no_accuracy,
         )
-        [added] = [one for one in destinations.listed(ledger, user) if one.id == number]
+        [added] = [one for one in destinations.list_destinations(ledger, user) if one.id == number]
     click.echo(f"{number}: {added.format} to {added.address}")
     if added.note:
         note(added.note)
@@ -127,7 +127,7 @@ def list_(user: str, as_json: bool, location: LedgerLocation) -> None:
     with location.open() as ledger:
         from hereish.gateway.admin import destinations
 
-        found = destinations.listed(ledger, user)
+        found = destinations.list_destinations(ledger, user)
     if as_json:
         click.echo(json.dumps([one._asdict() for one in found], indent=2, ensure_ascii=False))
         return
@@ -147,7 +147,7 @@ def remove(user: str, number: int, location: LedgerLocation) -> None:
     with location.open() as ledger:
         from hereish.gateway.admin import destinations
 
-        destinations.remove(ledger, user, number)
+        destinations.remove_destination(ledger, user, number)
     click.echo("removed")
 
 

@@ -34,7 +34,7 @@ def status(location: LedgerLocation, as_json: bool) -> None:
     with location.open(check=False) as ledger:
         from hereish.gateway.admin import maintenance
 
-        found = maintenance.status(ledger)
+        found = maintenance.read_status(ledger)
     if as_json:
         judged = {"restored": found.restored, "set_back": found.set_back}
         click.echo(json.dumps(found._asdict() | judged, indent=2))
@@ -99,14 +99,14 @@ def accept(yes: bool, anyway: bool, location: LedgerLocation) -> None:
     with location.open(check=False) as ledger:
         from hereish.gateway.admin import maintenance
 
-        if not (maintenance.status(ledger).restored or anyway):
+        if not (maintenance.read_status(ledger).restored or anyway):
             click.echo("the ledger stands at its high-water mark: nothing to accept")
             return
     require_consent("Take the present window of every user as spent, and go on from the next?", yes)
     with location.open(check=False) as ledger:
         from hereish.gateway.admin import maintenance
 
-        closed = maintenance.accept(ledger)
+        closed = maintenance.accept_restored(ledger)
     click.echo(f"closed the present window of {closed} user(s); it goes on with the next one")
 
 
@@ -121,5 +121,5 @@ def mark(yes: bool, location: LedgerLocation) -> None:
     with location.open(check=False) as ledger:
         from hereish.gateway.admin import maintenance
 
-        last = maintenance.take_as_it_is(ledger)
+        last = maintenance.reset_mark(ledger)
     click.echo(f"the mark is at entry {last}")

@@ -88,14 +88,14 @@ def command(
         from hereish.gateway.http.server import serve
         from hereish.gateway.ledger.ledger import Ledger
         from hereish.gateway.observability import logs
-        from hereish.gateway.paths import Places
+        from hereish.gateway.paths import GatewayPaths
     except ImportError:
         raise ParameterError(NOT_INSTALLED) from None
     _check_port(host, port)
     warning = warning_if_public(host)
     if warning is not None:
         warn(warning)
-    logs.set_up(log_level)
+    logs.configure_logging(log_level)
     folder = Path(tempfile.mkdtemp(prefix="hereish-demo-")) if demo else None
     try:
         if folder is not None:
@@ -104,11 +104,13 @@ def command(
                     "--demo has a ledger of its own: leave out --database, --key-file and --mark"
                 )
             os.environ.pop("HEREISH_KEY", None)
-            paths = Places(f"sqlite:///{folder / 'ledger.db'}", folder / "key", folder / "mark")
+            paths = GatewayPaths(
+                f"sqlite:///{folder / 'ledger.db'}", folder / "key", folder / "mark"
+            )
         else:
             paths = location.paths()
         ledger = Ledger.open(paths)
-        if ledger.made and not demo:
+        if ledger.created and not demo:
             # Not on standard error, where the log is: lines of JSON.
             click.echo(describe_new_ledger(paths))
         click.echo(_set_up_demo(ledger, host, port) if demo else _greeting(ledger, host, port))
@@ -157,7 +159,7 @@ def _greeting(ledger: Ledger, host: str, port: int) -> str:
     from hereish.gateway.admin import accounts
 
     text = f"hereish listens on {_url(host, port)}, and ends with Ctrl-C."
-    if not accounts.listed(ledger):
+    if not accounts.list_users(ledger):
         first = format_ledger_command("user add", "NAME", accuracy="3km")
         text += f" There is no user yet: {first}"
     return text

@@ -24,7 +24,7 @@ from hereish.cli._options import YES, Command, json_flag
 from hereish.cli._prompts import require_consent
 
 if TYPE_CHECKING:
-    from hereish.gateway.admin.accounts import Account
+    from hereish.gateway.admin.accounts import UserOverview
     from hereish.gateway.ledger.policy import Policy
 
 EXAMPLE = """\b
@@ -78,7 +78,7 @@ def policy(name: str, location: LedgerLocation, options: PolicyOptions) -> None:
         from hereish.gateway.admin import accounts
 
         version = accounts.set_policy(ledger, name, new)
-        waits = accounts.shown(ledger, name).waiting is not None
+        waits = accounts.describe_user(ledger, name).waiting is not None
     when = "from the next window on" if waits else "from now on: nothing was reported yet"
     click.echo(f"policy {version} of {name} applies {when}. {new.build().guarantee}")
     _print_forecast(new, name)
@@ -93,7 +93,7 @@ def list_(location: LedgerLocation, as_json: bool) -> None:
     with location.open() as ledger:
         from hereish.gateway.admin import accounts
 
-        found = accounts.listed(ledger)
+        found = accounts.list_users(ledger)
     if as_json:
         rows = [{"name": name, "disabled": at_s is not None} for name, at_s in found]
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -114,8 +114,8 @@ def show(name: str, location: LedgerLocation, as_json: bool) -> None:
     with location.open() as ledger:
         from hereish.gateway.admin import accounts, destinations
 
-        account = accounts.shown(ledger, name)
-        forwards = len(destinations.listed(ledger, name))
+        account = accounts.describe_user(ledger, name)
+        forwards = len(destinations.list_destinations(ledger, name))
     click.echo(
         _account_as_json(account, forwards) if as_json else _describe_account(account, forwards)
     )
@@ -196,22 +196,22 @@ def _describe_policy(policy: Policy) -> str:
     return "; ".join(parts)
 
 
-def _account_as_json(account: Account, forwards: int) -> str:
+def _account_as_json(account: UserOverview, forwards: int) -> str:
     def plain(value: object) -> object:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return dataclasses.asdict(value)
         return str(value)
 
     values = account._asdict() | {
-        "standing": account.standing._asdict() | {"remaining": account.standing.remaining},
+        "standing": account.budget._asdict() | {"remaining": account.budget.remaining},
         "tokens": [token._asdict() for token in account.tokens],
         "destinations": forwards,
     }
     return json.dumps(values, indent=2, default=plain, ensure_ascii=False)
 
 
-def _describe_account(account: Account, forwards: int) -> str:
-    standing, policy = account.standing, account.policy
+def _describe_account(account: UserOverview, forwards: int) -> str:
+    standing, policy = account.budget, account.policy
     spent = standing.spent / standing.total
     state = "the budget is spent" if standing.exhausted else f"{1 - spent:.1%} of it is left"
     if standing.closed:

@@ -1,4 +1,4 @@
-"""Where the ledger, its key and its mark are, unless somebody says otherwise."""
+"""Where the ledger, its key and its high-water mark are stored."""
 
 from __future__ import annotations
 
@@ -12,42 +12,43 @@ from sqlalchemy.exc import ArgumentError
 
 
 @dataclass(frozen=True)
-class Places:
-    """Three places, so that a backup of one does not hold the others."""
+class GatewayPaths:
+    """Three separate locations, so that a backup of one does not hold the others."""
 
-    database: str
+    database: str  # a URL
     key_file: Path
-    mark: Path
+    mark_file: Path
 
 
-def places(
-    database: str | None = None, key_file: str | None = None, mark: str | None = None
-) -> Places:
-    """What was said, or the environment, or the usual places of this user."""
+def resolve_paths(
+    database: str | None = None, key_file: str | None = None, mark_file: str | None = None
+) -> GatewayPaths:
+    """The arguments, else the environment's settings, else this user's XDG folders."""
     database = database or os.environ.get("HEREISH_DATABASE")
     key_file = key_file or os.environ.get("HEREISH_KEY_FILE")
-    mark = mark or os.environ.get("HEREISH_MARK")
+    mark_file = mark_file or os.environ.get("HEREISH_MARK")
     if database is None:
-        folder = _home("XDG_DATA_HOME", ".local/share")
+        folder = _xdg_folder("XDG_DATA_HOME", ".local/share")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         database = f"sqlite:///{folder / 'ledger.db'}"
-    elif "://" not in database:  # the path of a file is what people write
+    elif "://" not in database:  # people write the path of a file
         database = f"sqlite:///{Path(database).resolve()}"
-    return Places(
+    state_folder = _xdg_folder("XDG_STATE_HOME", ".local/state")
+    return GatewayPaths(
         database,
-        Path(key_file) if key_file else _home("XDG_CONFIG_HOME", ".config") / "key",
-        Path(mark) if mark else _home("XDG_STATE_HOME", ".local/state") / f"mark-{_tag(database)}",
+        Path(key_file) if key_file else _xdg_folder("XDG_CONFIG_HOME", ".config") / "key",
+        Path(mark_file) if mark_file else state_folder / f"mark-{_database_tag(database)}",
     )
 
 
-def _home(variable: str, usual: str) -> Path:
-    return Path(os.environ.get(variable) or Path.home() / usual) / "hereish"
+def _xdg_folder(variable: str, default: str) -> Path:
+    return Path(os.environ.get(variable) or Path.home() / default) / "hereish"
 
 
-def _tag(database: str) -> str:
-    """Names a database without its password."""
+def _database_tag(database: str) -> str:
+    """A short name of a database that does not depend on its password."""
     try:
-        about = make_url(database).render_as_string(hide_password=True)
+        url = make_url(database).render_as_string(hide_password=True)
     except ArgumentError:
-        about = database
-    return hashlib.sha256(about.encode()).hexdigest()[:16]
+        url = database
+    return hashlib.sha256(url.encode()).hexdigest()[:16]

@@ -41,13 +41,15 @@ def test_secrets_are_sealed_and_shown_and_logged_nowhere(
         for host in (there, closed):
             for scheme, kind in (("http", "owntracks"), ("https", "overland"), ("mqtt", "mqtt")):
                 address = f"{scheme}://alice:{PASSWORD}@{host}/{hook}"
-                destinations.add(ledger, "alice", address, kind)
-        destinations.add(ledger, "alice", f"http://{there}/{hook}", "overland", bearer=token)
+                destinations.add_destination(ledger, "alice", address, kind)
+        destinations.add_destination(
+            ledger, "alice", f"http://{there}/{hook}", "overland", bearer=token
+        )
         phone.report(2)
         forwarder = Forwarder(ledger)
         for later_s in (0, 10):
             forwarder.run_once(time.time() + later_s)
-        listing = repr(destinations.listed(ledger, "alice"))
+        listing = repr(destinations.list_destinations(ledger, "alice"))
     with ledger.database.reading() as tx:
         troubles = repr(tx.execute(select(rows.c.trouble)).scalars().all())
     assert "answered" in troubles
@@ -57,7 +59,7 @@ def test_secrets_are_sealed_and_shown_and_logged_nowhere(
         assert secret.encode() not in files
         assert secret not in listing + troubles + logged(caplog)
     assert f"http://{there}/…" in listing
-    target = destinations.target_of(f"https://a:{PASSWORD}@h/{hook}", "overland")
+    target = destinations.parse_target(f"https://a:{PASSWORD}@h/{hook}", "overland")
     assert PASSWORD not in repr(target)
     assert hook not in repr(target)
 
@@ -68,7 +70,7 @@ def test_no_place_is_logged_or_kept_as_trouble(
     caplog.set_level(logging.DEBUG)
     with web_receiver() as receiver:
         receiver.script = [500]
-        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         released = phone.report()
         Forwarder(ledger).run_once(time.time())
     assert "answered 500" in logged(caplog)
@@ -81,9 +83,9 @@ def test_a_sealed_address_that_was_moved_to_another_user_does_not_open(
     ledger: Ledger, phone: Phone
 ) -> None:
     with web_receiver() as receiver:
-        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         accounts.add_user(ledger, "bob", POLICY)
-        stolen = destinations.add(ledger, "bob", receiver.url, "owntracks")
+        stolen = destinations.add_destination(ledger, "bob", receiver.url, "owntracks")
         with ledger.database.writing() as tx:
             sealed = tx.execute(select(rows.c.sealed).where(rows.c.id == stolen)).scalar_one()
             tx.execute(update(rows).where(rows.c.id != stolen).values(sealed=sealed))
@@ -122,9 +124,9 @@ def test_a_bad_address_is_refused_in_words_that_do_not_repeat_it(
     ledger: Ledger, address: str, kind: str, words: str
 ) -> None:
     with pytest.raises(ParameterError, match=words) as refused:
-        destinations.add(ledger, "alice", address, kind)
+        destinations.add_destination(ledger, "alice", address, kind)
     assert PASSWORD not in str(refused.value)
-    assert destinations.listed(ledger, "alice") == []
+    assert destinations.list_destinations(ledger, "alice") == []
 
 
 @pytest.mark.parametrize(
@@ -148,13 +150,13 @@ def test_bad_credentials_are_refused_in_words_that_do_not_repeat_them(
 ) -> None:
     address = "mqtt://host/t" if kind == "mqtt" else "https://host/"
     with pytest.raises(ParameterError, match=words) as refused:
-        destinations.target_of(address, kind, **more)
+        destinations.parse_target(address, kind, **more)
     assert PASSWORD not in str(refused.value)
 
 
 def test_two_users_at_once_are_refused() -> None:
     with pytest.raises(ParameterError, match="not both"):
-        destinations.target_of("https://a:b@host/", "overland", username="c")
+        destinations.parse_target("https://a:b@host/", "overland", username="c")
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,7 @@ def test_two_users_at_once_are_refused() -> None:
 def test_a_listing_shows_where_to_and_what_to_mind(
     ledger: Ledger, address: str, kind: str, shown: str, note: str | None
 ) -> None:
-    destinations.add(ledger, "alice", address, kind)
+    destinations.add_destination(ledger, "alice", address, kind)
     found = the_only(ledger)
     assert (found.format, found.address) == (kind, shown)
     assert (found.note is None) if note is None else (note in str(found.note))

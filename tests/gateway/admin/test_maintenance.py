@@ -17,28 +17,22 @@ from sqlalchemy import insert, select, text
 from hereish.errors import ParameterError
 from hereish.gateway.admin import accounts, destinations, maintenance
 from hereish.gateway.ledger import keys
-from hereish.gateway.ledger.database import Database, LedgerUnreachable
-from hereish.gateway.ledger.keys import KeyTrouble
-from hereish.gateway.ledger.ledger import Ledger, Refused
+from hereish.gateway.ledger.database import Database, LedgerUnavailableError
+from hereish.gateway.ledger.keys import LedgerKeyError
+from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
+from hereish.gateway.ledger.queries import TokenRefusedError
 from hereish.gateway.ledger.tables import metadata, receipts, removed, users
-from hereish.gateway.observability.usage import Tallies
+from hereish.gateway.observability.usage import UsageCounts
+from tests.support.ledgers import DAY_S, empty_ledger
 from tests.support.postgres import postgres
-from tests.support.stage import HELSINKI, member, places_in, shown
-
-DAY_S = 86_400.0
-
-
-@pytest.fixture(autouse=True)
-def _no_key_around(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HEREISH_KEY", raising=False)
+from tests.support.stage import HELSINKI, member, paths_in, shown
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    opened = Ledger.open(places_in(tmp_path))
-    yield opened
-    opened.close()
+    with empty_ledger(tmp_path) as opened:
+        yield opened
 
 
 def now_and(seconds: float) -> Fix:
@@ -70,7 +64,7 @@ def test_the_comparison_would_notice_a_column(tmp_path: Path) -> None:
 
 
 def test_a_ledger_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     Ledger.open(where).close()
     with sqlite3.connect(tmp_path / "ledger.db") as raw:
         raw.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -83,8 +77,8 @@ def test_a_database_that_is_none_is_refused_in_our_words(tmp_path: Path) -> None
         with pytest.raises(ParameterError):
             Database(bad)
     (tmp_path / "ledger.db").write_bytes(b"this is no database" * 100)
-    with pytest.raises(LedgerUnreachable):
-        Ledger.open(places_in(tmp_path))
+    with pytest.raises(LedgerUnavailableError):
+        Ledger.open(paths_in(tmp_path))
 
 
 # The key
@@ -97,27 +91,27 @@ def test_a_new_ledger_makes_a_key_that_only_its_owner_can_read(ledger: Ledger) -
 
 
 def test_a_ledger_without_its_key_is_refused_and_gets_no_new_one(tmp_path: Path) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     Ledger.open(where).close()
     where.key_file.unlink()
-    with pytest.raises(KeyTrouble, match="there is no key"):
+    with pytest.raises(LedgerKeyError, match="there is no key"):
         Ledger.open(where)
     assert not where.key_file.exists()
 
 
 def test_the_key_of_another_ledger_is_refused(tmp_path: Path) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     Ledger.open(where).close()
     where.key_file.write_bytes(base64.b64encode(os.urandom(32)))
-    with pytest.raises(KeyTrouble, match="not the key"):
+    with pytest.raises(LedgerKeyError, match="not the key"):
         Ledger.open(where)
 
 
 def test_a_key_that_everybody_can_read_is_refused(tmp_path: Path) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     Ledger.open(where).close()
     where.key_file.chmod(0o644)
-    with pytest.raises(KeyTrouble, match="chmod 600"):
+    with pytest.raises(LedgerKeyError, match="chmod 600"):
         Ledger.open(where)
 
 
@@ -125,12 +119,12 @@ def test_the_key_may_come_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEREISH_KEY", base64.b64encode(os.urandom(32)).decode())
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     Ledger.open(where).close()
     assert not where.key_file.exists()
     for bad in ("", "short", base64.b64encode(b"x" * 31).decode()):
         monkeypatch.setenv("HEREISH_KEY", bad)
-        with pytest.raises(KeyTrouble, match="openssl rand"):
+        with pytest.raises(LedgerKeyError, match="openssl rand"):
             Ledger.open(where)
 
 
@@ -146,13 +140,13 @@ def test_a_sealed_value_opens_only_whole_and_in_its_place() -> None:
         (ours, sealed[:-1], "here"),
         (ours, b"", "here"),
     ):
-        with pytest.raises(KeyTrouble):
+        with pytest.raises(LedgerKeyError):
             box.open(value, about)
 
 
 def test_ids_and_devices_cannot_be_shifted_into_each_other() -> None:
     box = keys.Keys(b"a" * 32)
-    assert box.named(1, "phone", "x1") != box.named(1, "phonex", "1")
+    assert box.report_key(1, "phone", "x1") != box.report_key(1, "phonex", "1")
 
 
 # Retention and deletion
@@ -162,10 +156,10 @@ def test_pruning_forgets_releases_and_no_spending(ledger: Ledger) -> None:
     token = shown(member(ledger))
     old, new = now_and(-10 * DAY_S)._replace(id="a"), now_and(-60)
     ledger.report(token, [old])
-    before = ledger.report(token, [new]).standing
+    before = ledger.report(token, [new]).budget
     gone = maintenance.prune(ledger, time.time() - 5 * DAY_S)
     assert gone["releases"] == 1
-    assert ledger.report(token, [new]).standing == before
+    assert ledger.report(token, [new]).budget == before
     # Its id was used today, so it is still known; its release is not.
     assert ledger.report(token, [old]).answers[0].release is None
     assert ledger.report(token, [old._replace(id=None)]).answers[0].release is None
@@ -174,19 +168,19 @@ def test_pruning_forgets_releases_and_no_spending(ledger: Ledger) -> None:
 
 def test_pruning_forgets_what_waits_to_be_forwarded(ledger: Ledger) -> None:
     token = shown(member(ledger))
-    destinations.add(ledger, "alice", "http://127.0.0.1:9/pub", "owntracks")
+    destinations.add_destination(ledger, "alice", "http://127.0.0.1:9/pub", "owntracks")
     ledger.report(token, [now_and(-10 * DAY_S), now_and(-60)])
     assert maintenance.prune(ledger, time.time() - 5 * DAY_S)["deliveries"] == 1
-    assert maintenance.status(ledger).waiting == 1
+    assert maintenance.read_status(ledger).waiting == 1
 
 
 def test_pruning_everything_hands_no_budget_back(ledger: Ledger) -> None:
     token = shown(member(ledger))
     ledger.report(token, [now_and(-3600 + i) for i in range(100)])
-    spent = ledger.report(token, []).standing.spent
+    spent = ledger.report(token, []).budget.spent
     maintenance.prune(ledger, time.time() + DAY_S)
     reported = ledger.report(token, [now_and(-1)])
-    assert reported.standing.spent >= spent > 0
+    assert reported.budget.spent >= spent > 0
     with ledger.database.reading() as tx:
         assert tx.execute(select(receipts)).all() == []
 
@@ -197,7 +191,7 @@ def test_a_deleted_user_is_gone_and_the_name_gets_no_second_budget(
     text_ = member(ledger, "Zebulon")
     ledger.report(shown(text_), [now_and(-60)])
     accounts.delete_user(ledger, "Zebulon")
-    with pytest.raises(Refused):
+    with pytest.raises(TokenRefusedError):
         ledger.report(shown(text_), [now_and(-30)])
     with pytest.raises(ParameterError, match="second budget"):
         member(ledger, " Zebulon ")
@@ -211,13 +205,13 @@ def test_a_deleted_user_is_gone_and_the_name_gets_no_second_budget(
 
 
 def test_counts_go_on_when_somebody_was_deleted(ledger: Ledger) -> None:
-    tallies = Tallies()
+    tallies = UsageCounts()
     for name in ("alice", "bob"):
-        device = ledger.device(shown(member(ledger, name)))
+        device = ledger.identify(shown(member(ledger, name)))
         tallies.add(device, "2026-05-05", 3)
     accounts.delete_user(ledger, "alice")
     tallies.flush(ledger)
-    assert tallies.today(ledger, device.user_id, "2026-05-05") == {"phone": 3}
+    assert tallies.on_day(ledger, device.user_id, "2026-05-05") == {"phone": 3}
 
 
 def test_the_ledger_is_for_its_owner_s_eyes(ledger: Ledger, tmp_path: Path) -> None:
@@ -227,15 +221,15 @@ def test_the_ledger_is_for_its_owner_s_eyes(ledger: Ledger, tmp_path: Path) -> N
 
 
 def test_what_is_in_the_way_of_a_ledger_is_named(tmp_path: Path) -> None:
-    where = places_in(tmp_path / "nowhere")
+    where = paths_in(tmp_path / "nowhere")
     with pytest.raises(ParameterError, match="nowhere of the ledger does not exist"):
         Ledger.open(where)
     (tmp_path / "ledger.db").mkdir()
     with pytest.raises(ParameterError, match="cannot be written"):
-        Ledger.open(places_in(tmp_path))
+        Ledger.open(paths_in(tmp_path))
     nobody = "postgresql+psycopg://hereish:hush@127.0.0.1:9/none"
-    with pytest.raises(LedgerUnreachable, match=r"127\.0\.0\.1:9/none") as told:
-        Ledger.open(places_in(tmp_path, nobody))
+    with pytest.raises(LedgerUnavailableError, match=r"127\.0\.0\.1:9/none") as told:
+        Ledger.open(paths_in(tmp_path, nobody))
     assert "hush" not in str(told.value)
 
 
@@ -254,12 +248,12 @@ def test_tokens_are_kept_as_digests(ledger: Ledger, tmp_path: Path) -> None:
     secret = token.rpartition("_")[2]
     for path in tmp_path.iterdir():
         assert secret.encode() not in path.read_bytes()
-    assert repr(shown(token)) == "Presented(…)"
+    assert repr(shown(token)) == "PresentedToken(…)"
 
 
 def test_a_failing_transaction_leaves_nothing(ledger: Ledger) -> None:
     member(ledger)
-    with pytest.raises(LedgerUnreachable), ledger.database.writing() as tx:
+    with pytest.raises(LedgerUnavailableError), ledger.database.writing() as tx:
         tx.execute(insert(users), {"name": "bob", "created_s": 0.0, "forwards": 0})
         tx.execute(insert(users), {"name": "alice", "created_s": 0.0, "forwards": 0})
-    assert [name for name, _ in accounts.listed(ledger)] == ["alice"]
+    assert [name for name, _ in accounts.list_users(ledger)] == ["alice"]

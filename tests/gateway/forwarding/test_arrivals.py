@@ -32,7 +32,7 @@ def test_owntracks_gets_each_release_in_order_and_only_its_fields(
     with web_receiver() as receiver:
         headers = {"X-Limit-U": "alice", "X-Limit-D": "phone"}
         address = f"{receiver.url}/pub?key=k1"
-        destinations.add(ledger, "alice", address, "owntracks", headers=headers)
+        destinations.add_destination(ledger, "alice", address, "owntracks", headers=headers)
         released = phone.report(3) + phone.report(2)
         assert waiting(ledger) == 5
         assert Forwarder(ledger).run_once(time.time()) == 5
@@ -56,7 +56,9 @@ def test_overland_gets_up_to_a_hundred_at_once_and_only_their_fields(
     ledger: Ledger, phone: Phone
 ) -> None:
     with web_receiver() as receiver:
-        destinations.add(ledger, "alice", f"{receiver.url}/o", "overland", bearer="b34rer")
+        destinations.add_destination(
+            ledger, "alice", f"{receiver.url}/o", "overland", bearer="b34rer"
+        )
         released = phone.report(230)
         assert Forwarder(ledger).run_once(time.time()) == 230
     sizes = [len(body["locations"]) for body in receiver.bodies]
@@ -78,7 +80,7 @@ def test_a_batch_of_overland_names_no_device_but_the_initials_and_order_is_kept(
     ledger: Ledger, phone: Phone
 ) -> None:
     with web_receiver() as receiver:
-        destinations.add(ledger, "alice", receiver.url, "overland")
+        destinations.add_destination(ledger, "alice", receiver.url, "overland")
         for tid, number in (("al", 2), (None, 1), ("al", 1)):
             phone.tid = tid
             phone.report(number)
@@ -95,7 +97,7 @@ def test_a_broker_gets_each_release_in_order_and_keeps_the_last(
 ) -> None:
     with broker_receiver(tmp_path) as broker:
         address = f"mqtt://alice:{broker.password}@127.0.0.1:{broker.port}/owntracks/alice/phone"
-        destinations.add(ledger, "alice", address, "mqtt")
+        destinations.add_destination(ledger, "alice", address, "mqtt")
         released = phone.report(4)
         assert Forwarder(ledger).run_once(time.time()) == 4
         assert waiting(ledger) == 0
@@ -113,7 +115,7 @@ def test_a_broker_with_a_certificate_must_be_trusted(
     pem = certificate(tmp_path)
     with broker_receiver(tmp_path, pem) as broker:
         address = f"mqtts://alice:{broker.password}@127.0.0.1:{broker.port}/owntracks/a"
-        destinations.add(ledger, "alice", address, "mqtt")
+        destinations.add_destination(ledger, "alice", address, "mqtt")
         phone.report()
         assert Forwarder(ledger).run_once(time.time()) == 0
         assert the_only(ledger).trouble == "certificate not trusted"
@@ -127,7 +129,7 @@ def test_a_web_server_with_a_certificate_must_be_trusted(
 ) -> None:
     pem = certificate(tmp_path)
     with web_receiver(pem) as receiver:
-        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         phone.report()
         assert Forwarder(ledger).run_once(time.time()) == 0
         assert the_only(ledger).trouble == "certificate not trusted"
@@ -140,7 +142,7 @@ def test_a_web_server_with_a_certificate_must_be_trusted(
 def test_user_and_password_are_sent_apart_from_the_address(ledger: Ledger, phone: Phone) -> None:
     with web_receiver() as receiver:
         address = receiver.url.replace("://", "://al%40home:p%3Aw@") + "/pub"
-        destinations.add(ledger, "alice", address, "owntracks")
+        destinations.add_destination(ledger, "alice", address, "owntracks")
         phone.report()
         Forwarder(ledger).run_once(time.time())
     (request,) = receiver.requests
@@ -154,7 +156,7 @@ def test_only_what_is_released_after_it_was_added_goes_to_a_destination(
 ) -> None:
     with web_receiver() as receiver:
         phone.report(2)
-        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         released = phone.report()
         Forwarder(ledger).run_once(time.time())
         assert seen(receiver.bodies) == released

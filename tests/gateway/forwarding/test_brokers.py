@@ -22,7 +22,7 @@ def test_what_an_access_list_forbids_waits_until_it_is_allowed(
 ) -> None:
     with mosquitto(tmp_path, "topic write owntracks/somebody/else") as broker:
         address = f"mqtt://alice:{broker.password}@127.0.0.1:{broker.port}/{TOPIC}"
-        destinations.add(ledger, "alice", address, "mqtt")
+        destinations.add_destination(ledger, "alice", address, "mqtt")
         released = phone.report(3)
         now_s = time.time()
         assert Forwarder(ledger).run_once(now_s) == 0
@@ -52,7 +52,9 @@ def test_what_was_taken_before_a_refusal_is_not_sent_again(
 ) -> None:
     topics = iter([TOPIC, TOPIC, "owntracks/forbidden"])
     with mosquitto(tmp_path, f"topic write {TOPIC}") as broker:
-        destinations.add(ledger, "alice", f"mqtt://alice@127.0.0.1:{broker.port}/{TOPIC}", "mqtt")
+        destinations.add_destination(
+            ledger, "alice", f"mqtt://alice@127.0.0.1:{broker.port}/{TOPIC}", "mqtt"
+        )
         released = phone.report(4)
         with monkeypatch.context() as meanwhile:
             wrap = senders._Broker._publish_one
@@ -80,7 +82,7 @@ def test_a_broker_that_refuses_the_version_is_asked_in_the_older_one(
     ledger: Ledger, phone: Phone, says: bytes
 ) -> None:
     with old_broker(says) as (port, versions):
-        destinations.add(ledger, "alice", f"mqtt://127.0.0.1:{port}/{TOPIC}", "mqtt")
+        destinations.add_destination(ledger, "alice", f"mqtt://127.0.0.1:{port}/{TOPIC}", "mqtt")
         phone.report(3)
         assert Forwarder(ledger).run_once(time.time()) == 3
         assert versions == [5, 4]
@@ -92,7 +94,9 @@ def test_a_broker_may_take_its_time_to_refuse_the_version(
 ) -> None:
     monkeypatch.setattr(senders, "_GREETING_S", 0.05)
     with old_broker(b"\x20\x02\x00\x01", after_s=0.5) as (port, versions):
-        destinations.add(ledger, "alice", f"mqtt://{credentials}127.0.0.1:{port}/{TOPIC}", "mqtt")
+        destinations.add_destination(
+            ledger, "alice", f"mqtt://{credentials}127.0.0.1:{port}/{TOPIC}", "mqtt"
+        )
         phone.report(3)
         assert Forwarder(ledger).run_once(time.time()) == 3
         assert versions[-1] == 4
@@ -112,7 +116,9 @@ def test_no_other_trouble_makes_us_speak_the_version_that_hides_refusals(
     ledger: Ledger, phone: Phone, says: bytes | None, words: str
 ) -> None:
     with old_broker(says) as (port, versions):
-        destinations.add(ledger, "alice", f"mqtt://alice:x@127.0.0.1:{port}/{TOPIC}", "mqtt")
+        destinations.add_destination(
+            ledger, "alice", f"mqtt://alice:x@127.0.0.1:{port}/{TOPIC}", "mqtt"
+        )
         phone.report()
         assert Forwarder(ledger).run_once(time.time()) == 0
         assert set(versions) == {5}
@@ -126,7 +132,7 @@ def test_a_broker_that_misreads_the_newer_greeting_is_served(
     # This one takes a part of the name for the length of the password, and waits for the rest.
     with broker_receiver(tmp_path) as broker:
         address = f"mqtt://{broker.user}:{broker.password}@127.0.0.1:{broker.port}/{TOPIC}"
-        destinations.add(ledger, "alice", address, "mqtt")
+        destinations.add_destination(ledger, "alice", address, "mqtt")
         released = phone.report(2)
         assert Forwarder(ledger).run_once(time.time()) == 2
         wait_until(lambda: len(broker.messages) == 2)

@@ -44,7 +44,7 @@ def test_a_clock_that_is_set_back_after_a_success_delays_nothing(
     ledger: Ledger, phone: Phone
 ) -> None:
     with web_receiver() as receiver:
-        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         now_s = time.time()
         for then_s in (now_s + DAY_S, now_s + DAY_S - 100, now_s):
             released = phone.report()
@@ -60,7 +60,7 @@ def test_a_clock_that_is_set_back_after_a_failure_delays_no_longer_than_the_long
     monkeypatch.setattr(outbox, "_pause_s", lambda _: 3600.0)
     with web_receiver() as receiver:
         receiver.status = 503
-        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         phone.report()
         now_s = time.time()
         assert Forwarder(ledger).run_once(now_s) == 0
@@ -77,7 +77,7 @@ def test_a_lease_from_a_clock_that_was_a_day_ahead_does_not_last_a_day(
     ledger: Ledger, phone: Phone
 ) -> None:
     with web_receiver() as receiver:
-        number = destinations.add(ledger, "alice", receiver.url, "owntracks")
+        number = destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         released = phone.report(2)
         now_s = time.time()
         assert Forwarder(ledger)._claimed(number, now_s) is not None  # and then its process dies
@@ -94,7 +94,7 @@ def test_a_clock_that_jumps_during_a_delivery_starts_no_second_one(
 ) -> None:
     with web_receiver() as receiver:
         receiver.script = [200, "hang"]
-        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         released = phone.report(4)
         forwarder = Forwarder(ledger)
         forwarder.start()
@@ -119,7 +119,7 @@ def test_a_delivery_that_outlasts_its_lease_is_not_overtaken(
     monkeypatch.setattr(outbox, "LEASE_S", -2.0)  # over before anything is sent
     with web_receiver() as receiver:
         receiver.script = [200, "hang"]
-        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         released = phone.report(4)
         forwarder = Forwarder(ledger)
         forwarder.start()
@@ -152,7 +152,7 @@ def test_what_is_reported_at_the_end_of_a_delivery_is_not_left_for_the_next_look
     monkeypatch.setattr(outbox, "POLL_S", 3600.0)
     monkeypatch.setattr(Forwarder, "_settled", slow)
     with web_receiver() as receiver:
-        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         released = phone.report()
         forwarder = Forwarder(ledger)
         forwarder.start()
@@ -166,7 +166,7 @@ def test_who_waits_longest_is_first(
 ) -> None:
     port = free_port()
     first, second, third = (
-        destinations.add(ledger, "alice", f"http://127.0.0.1:{port}/{i}", "overland")
+        destinations.add_destination(ledger, "alice", f"http://127.0.0.1:{port}/{i}", "overland")
         for i in range(3)
     )
     phone.report()

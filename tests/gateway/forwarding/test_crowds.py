@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from hereish.core.types import Kind
 from hereish.gateway.admin import destinations
 from hereish.gateway.forwarding import outbox, senders
 from hereish.gateway.forwarding.outbox import Forwarder
 from hereish.gateway.ledger import tables
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.ledger.models import Release
+from hereish.gateway.ledger.models import LedgerRelease
 from tests.support.forwarding_stage import Phone, seen
 from tests.support.receivers import free_port, old_broker, wait_until, wall, web_receiver
 
@@ -77,25 +78,29 @@ def test_dead_name_servers_of_others_do_not_delay_a_destination(
     kind = "mqtt" if scheme == "mqtt" else "overland"
     with web_receiver() as receiver:
         for i in range(DEAD):
-            destinations.add(ledger, "alice", f"{scheme}://dead{i}.example/t", kind)
+            destinations.add_destination(ledger, "alice", f"{scheme}://dead{i}.example/t", kind)
         phone.report()
         forwarder = Forwarder(ledger)
         forwarder.start()
         wait_until(lambda: names.hanging == DEAD)  # all at once, each with a thread
         named = receiver.url.replace("127.0.0.1", "localhost")
-        destinations.add(ledger, "alice", named, "owntracks")
+        destinations.add_destination(ledger, "alice", named, "owntracks")
         released = phone.report(3)
         forwarder.poke()
         wait_until(lambda: len(receiver.requests) == 3)
         assert names.hanging == DEAD  # not one of them was asked about again
         assert seen(receiver.bodies) == released
-        *dead, good = destinations.listed(ledger, "alice")
+        *dead, good = destinations.list_destinations(ledger, "alice")
         assert good.tries == 0
         assert [one.tries for one in dead] == [0] * DEAD  # none has come to its end
         names.over.set()
-        wait_until(lambda: all(one.tries for one in destinations.listed(ledger, "alice")[:-1]))
+        wait_until(
+            lambda: all(one.tries for one in destinations.list_destinations(ledger, "alice")[:-1])
+        )
         forwarder.stop(5)
-    assert {one.trouble for one in destinations.listed(ledger, "alice")[:-1]} == {"name not found"}
+    assert {one.trouble for one in destinations.list_destinations(ledger, "alice")[:-1]} == {
+        "name not found"
+    }
 
 
 def test_name_servers_that_die_meanwhile_do_not_delay_a_destination_either(
@@ -103,20 +108,20 @@ def test_name_servers_that_die_meanwhile_do_not_delay_a_destination_either(
 ) -> None:
     with web_receiver() as receiver:
         for i in range(DEAD):
-            destinations.add(ledger, "alice", f"http://half{i}.example/t", "overland")
+            destinations.add_destination(ledger, "alice", f"http://half{i}.example/t", "overland")
         phone.report()
         forwarder = Forwarder(ledger)
         forwarder.start()
         wait_until(lambda: names.hanging == DEAD)
         named = receiver.url.replace("127.0.0.1", "localhost")
-        destinations.add(ledger, "alice", named, "owntracks")
+        destinations.add_destination(ledger, "alice", named, "owntracks")
         released = phone.report()
         forwarder.poke()
         wait_until(lambda: len(receiver.requests) == 1)
         assert seen(receiver.bodies) == released
         names.over.set()
         forwarder.stop(5)
-        assert destinations.listed(ledger, "alice")[-1].tries == 0
+        assert destinations.list_destinations(ledger, "alice")[-1].tries == 0
 
 
 def test_brokers_that_say_nothing_do_not_delay_another(ledger: Ledger, phone: Phone) -> None:
@@ -124,18 +129,18 @@ def test_brokers_that_say_nothing_do_not_delay_another(ledger: Ledger, phone: Ph
     with ExitStack() as stack:
         for _ in range(silent):
             port = stack.enter_context(wall())
-            destinations.add(ledger, "alice", f"mqtt://127.0.0.1:{port}/t", "mqtt")
+            destinations.add_destination(ledger, "alice", f"mqtt://127.0.0.1:{port}/t", "mqtt")
         phone.report()
         forwarder = Forwarder(ledger)
         forwarder.start()
         wait_until(lambda: len(forwarder._goes) == silent)
         port, greeted = stack.enter_context(old_broker(b"\x20\x02\x00\x01"))
-        destinations.add(ledger, "alice", f"mqtt://127.0.0.1:{port}/t", "mqtt")
+        destinations.add_destination(ledger, "alice", f"mqtt://127.0.0.1:{port}/t", "mqtt")
         phone.report()
         forwarder.poke()
         wait_until(lambda: greeted)
-        wait_until(lambda: destinations.listed(ledger, "alice")[-1].waiting == 0)
-        *hung, _ = destinations.listed(ledger, "alice")
+        wait_until(lambda: destinations.list_destinations(ledger, "alice")[-1].waiting == 0)
+        *hung, _ = destinations.list_destinations(ledger, "alice")
         assert [one.tries for one in hung] == [0] * silent  # they still hang
         forwarder.stop(0)
 
@@ -147,14 +152,14 @@ def test_those_that_failed_before_leave_places_for_others(
     monkeypatch.setattr(outbox, "_TROUBLED_AT_ONCE", 3)
     with web_receiver() as receiver:
         for i in range(DEAD):
-            destinations.add(ledger, "alice", f"http://dead{i}.example/", "overland")
+            destinations.add_destination(ledger, "alice", f"http://dead{i}.example/", "overland")
         troubled(ledger)
         phone.report()
         forwarder = Forwarder(ledger)
         forwarder.start()
         wait_until(lambda: names.hanging == 3)
         for i in range(4):
-            destinations.add(ledger, "alice", f"{receiver.url}/{i}", "overland")
+            destinations.add_destination(ledger, "alice", f"{receiver.url}/{i}", "overland")
         phone.report()
         forwarder.poke()
         wait_until(lambda: len(receiver.requests) == 4)
@@ -171,9 +176,9 @@ def test_waiting_for_a_thread_is_no_failure(
     monkeypatch.setattr(outbox, "_AT_ONCE", 1)  # of which the dead one takes the thread
     monkeypatch.setattr(senders, "GO_S", 0.1)
     with web_receiver() as receiver:
-        destinations.add(ledger, "alice", "http://dead.example/", "overland")
-        destinations.add(ledger, "alice", receiver.url, "owntracks")
-        destinations.add(ledger, "alice", f"mqtt://127.0.0.1:{free_port()}/t", "mqtt")
+        destinations.add_destination(ledger, "alice", "http://dead.example/", "overland")
+        destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
+        destinations.add_destination(ledger, "alice", f"mqtt://127.0.0.1:{free_port()}/t", "mqtt")
         phone.report()
         outcome: list[int] = []
         forwarder = Forwarder(ledger)
@@ -185,7 +190,7 @@ def test_waiting_for_a_thread_is_no_failure(
         names.over.set()
         work.join()
         assert outcome == [1]
-        dead, good, nobody = destinations.listed(ledger, "alice")
+        dead, good, nobody = destinations.list_destinations(ledger, "alice")
         assert (dead.trouble, good.trouble, nobody.trouble) == ("timeout", None, "no connection")
         assert len(receiver.requests) == 1
 
@@ -193,14 +198,14 @@ def test_waiting_for_a_thread_is_no_failure(
 @pytest.mark.parametrize("kind", ["owntracks", "mqtt"])
 def test_who_came_late_to_a_thread_begins_nothing_and_it_is_no_failure(kind: str) -> None:
     # The lease may have run out meanwhile. A new go gets a new one.
-    release = Release(60.0, 24.0, 0.0, "hard", 0.0, 100.0, 0.0, 0.0, None, "")
+    release = LedgerRelease(60.0, 24.0, 0.0, Kind.HARD, 0.0, 100.0, 0.0, 0.0, None, "")
     parcel = senders.Parcel(1, release, "phone", None)
     go = senders.Go()
     go._until_s = 0.0
 
     async def send(address: str) -> None:
         sender = senders.Sender(1)
-        await sender.deliver(destinations.target_of(address, kind), [parcel], go)
+        await sender.deliver(destinations.parse_target(address, kind), [parcel], go)
         sender.close()
 
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -15,7 +15,7 @@ from hereish.gateway.forwarding import outbox, senders
 from hereish.gateway.forwarding.outbox import LEASE_S, Forwarder, waiting
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.tables import users
-from hereish.gateway.paths import Places
+from hereish.gateway.paths import GatewayPaths
 from tests.support.forwarding_stage import (
     POLICY,
     Phone,
@@ -36,7 +36,7 @@ def test_a_lease_that_was_left_behind_runs_out_and_nothing_is_lost(
     ledger: Ledger, phone: Phone
 ) -> None:
     with web_receiver() as receiver:
-        number = destinations.add(ledger, "alice", receiver.url, "owntracks")
+        number = destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         released = phone.report(3)
         now_s = time.time()
         dead = Forwarder(ledger)
@@ -50,7 +50,7 @@ def test_a_lease_that_was_left_behind_runs_out_and_nothing_is_lost(
 
 @on_both
 def test_a_process_that_is_killed_while_it_delivers_loses_nothing(
-    ledger: Ledger, places: Places, phone: Phone
+    ledger: Ledger, places: GatewayPaths, phone: Phone
 ) -> None:
     program = (
         "import sys, time; from pathlib import Path;"
@@ -61,9 +61,9 @@ def test_a_process_that_is_killed_while_it_delivers_loses_nothing(
     )
     with web_receiver() as receiver:
         receiver.script = [200, 200, "hang"]
-        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         released = phone.report(5)
-        told = [places.database, str(places.key_file), str(places.mark)]
+        told = [places.database, str(places.key_file), str(places.mark_file)]
         process = subprocess.Popen(  # noqa: S603  # our own interpreter
             [sys.executable, "-c", program, *told]
         )
@@ -79,7 +79,7 @@ def test_a_process_that_is_killed_while_it_delivers_loses_nothing(
 
 @on_both
 def test_who_lost_a_lease_sends_no_further_batch(ledger: Ledger, phone: Phone) -> None:
-    number = destinations.add(ledger, "alice", "http://127.0.0.1/", "overland")
+    number = destinations.add_destination(ledger, "alice", "http://127.0.0.1/", "overland")
     phone.report(150)
     now_s = time.time()
     slow, quick = Forwarder(ledger), Forwarder(ledger)
@@ -99,14 +99,14 @@ def test_who_lost_a_lease_sends_no_further_batch(ledger: Ledger, phone: Phone) -
 @on_both
 @pytest.mark.usefixtures("impatient")
 def test_two_forwarders_on_one_ledger_deliver_each_release_once_and_in_order(
-    ledger: Ledger, places: Places
+    ledger: Ledger, places: GatewayPaths
 ) -> None:
     names = ["bob", "carol", "dora"]
     with web_receiver() as receiver:
         phones = {}
         for name in names:
             accounts.add_user(ledger, name, POLICY)
-            destinations.add(ledger, name, f"{receiver.url}/{name}", "owntracks")
+            destinations.add_destination(ledger, name, f"{receiver.url}/{name}", "owntracks")
             phones[name] = phone_of(ledger, name)
         other = Ledger.open(places)
         forwarders = [Forwarder(ledger), Forwarder(other)]
@@ -131,7 +131,7 @@ def test_a_poke_delivers_long_before_the_next_look(
 ) -> None:
     monkeypatch.setattr(outbox, "POLL_S", 3600.0)
     with web_receiver() as receiver:
-        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         forwarder = Forwarder(ledger)
         forwarder.poke()  # nobody is there yet, and nothing happens
         forwarder.start()
@@ -151,9 +151,9 @@ def test_a_hanging_receiver_delays_neither_a_report_nor_another_destination(
 ) -> None:
     with web_receiver() as receiver, web_receiver() as hanging, wall() as port:
         hanging.script = ["hang"]
-        destinations.add(ledger, "alice", hanging.url, "owntracks")
-        destinations.add(ledger, "alice", f"mqtt://127.0.0.1:{port}/t", "mqtt")
-        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        destinations.add_destination(ledger, "alice", hanging.url, "owntracks")
+        destinations.add_destination(ledger, "alice", f"mqtt://127.0.0.1:{port}/t", "mqtt")
+        destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         forwarder = Forwarder(ledger)
         forwarder.start()
         released = phone.report()
@@ -170,10 +170,10 @@ def test_a_hanging_receiver_delays_neither_a_report_nor_another_destination(
         wait_until(lambda: waiting(ledger) == 12)
         forwarder.stop(0)  # nor does it delay the end
         assert time.monotonic() - begin_s < senders.SEND_S / 2
-        hung, broker, good = destinations.listed(ledger, "alice")
+        hung, broker, good = destinations.list_destinations(ledger, "alice")
         assert (hung.waiting, broker.waiting, good.waiting) == (6, 6, 0)
         # The lease was given back: somebody else may go on at once.
-        destinations.remove(ledger, "alice", broker.id)
+        destinations.remove_destination(ledger, "alice", broker.id)
         hanging.requests.clear()
         assert Forwarder(ledger).run_once(time.time()) == 6
         assert seen(hanging.bodies) == released
@@ -185,7 +185,7 @@ def test_stop_waits_for_what_was_begun_and_begins_nothing_more(
 ) -> None:
     with web_receiver() as receiver:
         receiver.script = ["hang"]
-        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         phone.report(3)
         forwarder = Forwarder(ledger)
         forwarder.start()
@@ -205,7 +205,7 @@ def test_stop_waits_for_what_was_begun_and_begins_nothing_more(
 @on_both
 def test_a_disabled_user_waits_and_goes_on_when_enabled(ledger: Ledger, phone: Phone) -> None:
     with web_receiver() as receiver:
-        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         released = phone.report(2)
         accounts.set_disabled(ledger, "alice", True)
         assert Forwarder(ledger).run_once(time.time()) == 0
@@ -223,7 +223,7 @@ def test_a_destination_that_goes_away_during_a_delivery_is_no_error(
 ) -> None:
     with web_receiver() as receiver:
         receiver.script = ["hang"]
-        number = destinations.add(ledger, "alice", receiver.url, "owntracks")
+        number = destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         phone.report(2)
         forwarder = Forwarder(ledger)
         forwarder.start()
@@ -231,7 +231,7 @@ def test_a_destination_that_goes_away_during_a_delivery_is_no_error(
         if how == "user":
             accounts.delete_user(ledger, "alice")
         else:
-            destinations.remove(ledger, "alice", number)
+            destinations.remove_destination(ledger, "alice", number)
         receiver.over.set()
         wait_until(lambda: not forwarder._goes)
         assert waiting(ledger) == 0
@@ -246,33 +246,33 @@ def test_forwards_counts_the_destinations(ledger: Ledger, phone: Phone) -> None:
         with ledger.database.reading() as tx:
             return int(tx.execute(select(users.c.forwards)).scalar_one())
 
-    first = destinations.add(ledger, "alice", "https://a.example/", "overland")
-    second = destinations.add(ledger, "alice", "https://b.example/", "overland")
+    first = destinations.add_destination(ledger, "alice", "https://a.example/", "overland")
+    second = destinations.add_destination(ledger, "alice", "https://b.example/", "overland")
     assert forwards() == 2
     phone.report()
     assert waiting(ledger) == 2
-    destinations.remove(ledger, "alice", first)
+    destinations.remove_destination(ledger, "alice", first)
     assert (forwards(), waiting(ledger)) == (1, 1)
-    destinations.remove(ledger, "alice", second)
+    destinations.remove_destination(ledger, "alice", second)
     assert (forwards(), waiting(ledger)) == (0, 0)
     phone.report()
     assert waiting(ledger) == 0
-    with pytest.raises(accounts.Unknown, match="no destination"):
-        destinations.remove(ledger, "alice", first)
+    with pytest.raises(accounts.NotFoundError, match="no destination"):
+        destinations.remove_destination(ledger, "alice", first)
 
 
 def test_nobody_removes_a_destination_of_somebody_else(ledger: Ledger) -> None:
     accounts.add_user(ledger, "bob", POLICY)
-    number = destinations.add(ledger, "alice", "https://a.example/", "overland")
-    with pytest.raises(accounts.Unknown):
-        destinations.remove(ledger, "bob", number)
-    assert len(destinations.listed(ledger, "alice")) == 1
+    number = destinations.add_destination(ledger, "alice", "https://a.example/", "overland")
+    with pytest.raises(accounts.NotFoundError):
+        destinations.remove_destination(ledger, "bob", number)
+    assert len(destinations.list_destinations(ledger, "alice")) == 1
     for act in (
-        lambda: destinations.add(ledger, "eve", "https://a.example/", "overland"),
-        lambda: destinations.listed(ledger, "eve"),
-        lambda: destinations.remove(ledger, "eve", number),
+        lambda: destinations.add_destination(ledger, "eve", "https://a.example/", "overland"),
+        lambda: destinations.list_destinations(ledger, "eve"),
+        lambda: destinations.remove_destination(ledger, "eve", number),
     ):
-        with pytest.raises(accounts.Unknown, match="no user"):
+        with pytest.raises(accounts.NotFoundError, match="no user"):
             act()
 
 
@@ -282,9 +282,9 @@ def test_the_mark_is_raised_before_a_release_leaves(
 ) -> None:
     marks: list[int] = []
     with web_receiver() as receiver:
-        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         with monkeypatch.context() as dying:  # the reporting process ends right after its commit
-            dying.setattr(ledger.mark, "reach", marks.append)
+            dying.setattr(ledger.mark, "raise_to", marks.append)
             phone.report(2)
         before = ledger.mark.value()
         assert Forwarder(ledger).run_once(time.time()) == 2

@@ -18,7 +18,7 @@ import pytest
 
 from hereish.errors import ParameterError
 from hereish.gateway.admin import destinations
-from hereish.gateway.admin.destinations import Target, target_of
+from hereish.gateway.admin.destinations import DestinationTarget, parse_target
 from hereish.gateway.forwarding.outbox import Forwarder, waiting
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.tables import destinations as rows
@@ -154,7 +154,7 @@ def forwarded(
     """Three releases to a receiver; what was released, and what arrived."""
     with web_receiver() as receiver:
         receiver.judge = judge
-        destinations.add(ledger, "alice", receiver.url + path, kind, **more)
+        destinations.add_destination(ledger, "alice", receiver.url + path, kind, **more)
         released = phone.report(3)
         Forwarder(ledger).run_once(time.time())
     return released, receiver
@@ -217,15 +217,15 @@ def test_destinations_from_before_are_known_by_their_initials_as_before(
     ledger: Ledger, phone: Phone
 ) -> None:
     """Traccar would not know them by a topic. But initials there are always now."""
-    old = asdict(target_of("http://127.0.0.1/", "owntracks"))
+    old = asdict(parse_target("http://127.0.0.1/", "owntracks"))
     for name in ("device", "accuracy", "message_topic"):
         del old[name]
-    assert Target(**old).message_topic is None
+    assert DestinationTarget(**old).message_topic is None
     traccar = Traccar("al", "sh")
     with web_receiver() as receiver:
         receiver.judge = traccar.owntracks
-        number = destinations.add(ledger, "alice", receiver.url, "owntracks")
-        sealed = Target(**{**old, "address": receiver.url}).seal(ledger.keys, 1)
+        number = destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
+        sealed = DestinationTarget(**{**old, "address": receiver.url}).seal(ledger.keys, 1)
         with ledger.database.writing() as tx:
             tx.execute(rows.update().where(rows.c.id == number).values(sealed=sealed))
         released = phone.report(2)
@@ -267,7 +267,7 @@ def test_dawarich_hides_what_has_one_and_takes_nothing_without_its_key(
     path = f"/api/v1/overland/batches?api_key={Dawarich.KEY}"
     released, _ = forwarded(ledger, phone, there.judge, path, "overland")
     assert (there.shown, there.hidden) == ([], len(released))
-    destinations.remove(ledger, "alice", the_only(ledger).id)
+    destinations.remove_destination(ledger, "alice", the_only(ledger).id)
     forwarded(ledger, phone, there.judge, "/api/v1/overland/batches", "overland")
     assert the_only(ledger).trouble == "answered 401"
 
@@ -281,7 +281,7 @@ def test_home_assistant_wants_an_accuracy_and_knows_user_and_device(
         ledger, phone, there.judge, "/api/webhook/4711", "owntracks", headers=headers
     )
     assert there.seen == {"alice_phone": released}
-    destinations.remove(ledger, "alice", the_only(ledger).id)
+    destinations.remove_destination(ledger, "alice", the_only(ledger).id)
     there = HomeAssistant()
     forwarded(ledger, phone, there.judge, "/api/webhook/4711", "owntracks", accuracy=False)
     assert there.seen == {}
@@ -304,16 +304,16 @@ def test_no_accuracy_leaves_it_out_of_every_format(ledger: Ledger, phone: Phone,
 @pytest.mark.parametrize("kind", ["osmand", "overland", "owntracks"])
 def test_a_device_has_no_sign_that_means_something_in_an_address(kind: str, device: str) -> None:
     with pytest.raises(ParameterError, match="a device is 1 to 100"):
-        target_of("https://host/", kind, device=device)
+        parse_target("https://host/", kind, device=device)
 
 
 @pytest.mark.parametrize("query", ["lat=LAT&lon=LON", "id=1&timestamp={2}", "lon=", "location=1,2"])
 def test_an_address_with_a_template_in_it_is_refused(query: str) -> None:
     """PhoneTrack shows such addresses, for apps that fill them in."""
     with pytest.raises(ParameterError, match="without lat, lon and timestamp"):
-        target_of(f"https://host/log?{query}", "osmand")
+        parse_target(f"https://host/log?{query}", "osmand")
 
 
 def test_over_mqtt_the_device_is_in_the_topic() -> None:
     with pytest.raises(ParameterError, match="in the topic"):
-        target_of("mqtt://host/owntracks/a/b", "mqtt", device="x")
+        parse_target("mqtt://host/owntracks/a/b", "mqtt", device="x")

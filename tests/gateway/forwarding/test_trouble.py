@@ -45,7 +45,7 @@ def test_a_failure_is_named_waited_for_and_made_up(
 ) -> None:
     with web_receiver() as receiver:
         receiver.script = [200, what, what]
-        destinations.add(ledger, "alice", f"{receiver.url}/pub", "owntracks")
+        destinations.add_destination(ledger, "alice", f"{receiver.url}/pub", "owntracks")
         released = phone.report(4)
         now_s = time.time()
         forwarder = Forwarder(ledger)
@@ -72,7 +72,7 @@ def test_an_answer_that_never_ends_is_not_read_to_its_end(
     begin_s = time.monotonic()
     with web_receiver() as receiver:
         receiver.script = ["endless", "endless"]
-        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         released = phone.report(3)
         assert Forwarder(ledger).run_once(time.time()) == 3
         assert seen(receiver.bodies) == released
@@ -81,11 +81,11 @@ def test_an_answer_that_never_ends_is_not_read_to_its_end(
 
 def test_nobody_at_the_port_is_no_connection(ledger: Ledger, phone: Phone) -> None:
     port = free_port()
-    destinations.add(ledger, "alice", f"http://127.0.0.1:{port}/", "overland")
-    destinations.add(ledger, "alice", f"mqtt://127.0.0.1:{port}/t", "mqtt")
+    destinations.add_destination(ledger, "alice", f"http://127.0.0.1:{port}/", "overland")
+    destinations.add_destination(ledger, "alice", f"mqtt://127.0.0.1:{port}/t", "mqtt")
     phone.report()
     assert Forwarder(ledger).run_once(time.time()) == 0
-    troubles = [found.trouble for found in destinations.listed(ledger, "alice")]
+    troubles = [found.trouble for found in destinations.list_destinations(ledger, "alice")]
     assert troubles == ["no connection", "no connection"]
 
 
@@ -94,13 +94,15 @@ def test_a_broker_that_says_nothing_or_refuses_is_trouble(
     ledger: Ledger, phone: Phone, tmp_path: Path
 ) -> None:
     with wall() as port, broker_receiver(tmp_path) as broker:
-        destinations.add(ledger, "alice", f"mqtt://127.0.0.1:{port}/owntracks/a", "mqtt")
+        destinations.add_destination(
+            ledger, "alice", f"mqtt://127.0.0.1:{port}/owntracks/a", "mqtt"
+        )
         wrong = f"mqtt://alice:{PASSWORD}@127.0.0.1:{broker.port}/owntracks/a"
-        destinations.add(ledger, "alice", wrong, "mqtt")
+        destinations.add_destination(ledger, "alice", wrong, "mqtt")
         phone.report()
         assert Forwarder(ledger).run_once(time.time()) == 0
         assert broker.messages == []
-    silent, refusing = destinations.listed(ledger, "alice")
+    silent, refusing = destinations.list_destinations(ledger, "alice")
     assert silent.trouble == "timeout"
     assert refusing.trouble == "refused by the broker"
     assert waiting(ledger) == 2
@@ -121,7 +123,7 @@ def test_nothing_is_lost_and_nothing_overtakes_over_many_failures(
 ) -> None:
     with web_receiver() as receiver:
         receiver.script = [200, "drop", 500, 200, "drop", "hang", 200, 502, 200, "drop", 429]
-        destinations.add(ledger, "alice", receiver.url, "owntracks")
+        destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         forwarder = Forwarder(ledger)
         forwarder.start()
         released = []

@@ -113,7 +113,7 @@ def test_what_can_never_be_taken_gets_200_and_is_counted_by_why(what: str, stage
 def test_without_a_true_token_it_is_401_and_not_counted(what: str, stage: Hostile) -> None:
     protocol, method, how, _, _ = nonsense(stage.tick())[what]
     before = counted(stage)
-    stranger = tokens.new()
+    stranger = tokens.generate_token()
     path = f"/osmand/{stranger}" if protocol == "osmand" else f"/{protocol}"
     how = {**how, "headers": {**how.get("headers", {}), "Authorization": f"Bearer {stranger}"}}
     assert stage.ask(method, path, None, **how).status_code == 401
@@ -166,7 +166,10 @@ def test_gpslogger_may_put_and_only_there(stage: Hostile) -> None:
             answer = stage.ask("PUT", path + slash, **how)
             assert (answer.status_code, answer.content) == (200, b"")
     assert stage.released() == released + 3
-    assert stage.ask("PUT", f"/osmand/{tokens.new()}", None, params=query).status_code == 401
+    assert (
+        stage.ask("PUT", f"/osmand/{tokens.generate_token()}", None, params=query).status_code
+        == 401
+    )
     for other in ("/owntracks", "/overland", "/v1/report"):
         assert stage.ask("PUT", other, content=b"{}").status_code == 405
 

@@ -21,12 +21,13 @@ import pytest
 from hereish.errors import HereishError, ParameterError
 from hereish.gateway.http.app import create_app
 from hereish.gateway.http.server import server_of
+from hereish.gateway.ledger import transaction
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.ledger.user_state import Book
+from hereish.gateway.ledger.user_state import UserState
 from hereish.gateway.observability import logs
 from tests.support.hostile_stage import PATIENCE_S, WORDS_OF_PYTHON, payloads
 from tests.support.leaks import TRUE, leaks, leaks_in_files, released_in
-from tests.support.stage import free_port, member, places_in
+from tests.support.stage import free_port, member, paths_in
 
 HERE = f"cannot use lat={TRUE.lat}, lon={TRUE.lon} ({TRUE.lat.hex()})"
 
@@ -57,7 +58,7 @@ def logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     logging.root.handlers.clear()  # those of pytest, which it brings anew for the test itself
     with log.open("w", encoding="utf-8") as lines, monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", lines)
-        logs.set_up("debug")
+        logs.configure_logging("debug")
         [ours] = logging.root.handlers
         yield log
         logging.root.removeHandler(ours)
@@ -67,7 +68,7 @@ def logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def threaded(tmp_path: Path, logged: Path) -> Iterator[Threaded]:
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     token = member(ledger)
     port = free_port()
     server = server_of(create_app(ledger), "127.0.0.1", port)
@@ -126,7 +127,12 @@ def _recursive(*_: Any, **__: Any) -> None:
 
 
 FAILURES = [_plain, _chained, _grouped, _noted, _ours, _ours_too, _unspeakable, _recursive]
-PARTS = [(Ledger, "report_all"), (Book, "add"), (Book, "to_json"), (Ledger, "_admitted")]
+PARTS: list[tuple[object, str]] = [
+    (Ledger, "report_all"),
+    (UserState, "add"),
+    (UserState, "to_json"),
+    (transaction, "check_token"),
+]
 
 
 def check_silent(threaded: Threaded) -> list[dict[str, Any]]:
@@ -167,7 +173,7 @@ def test_a_defect_that_is_found_by_chance_is_found_by_the_search(threaded: Threa
     """The control: had the words been logged, `check_silent` would have said so."""
     logging.getLogger("hereish").error("a defect: %s", HERE)
     check_silent(threaded)  # the format alone is written, never its arguments
-    logs.tell("request", words=HERE)
+    logs.log_event("request", words=HERE)
     with pytest.raises(AssertionError):
         check_silent(threaded)
 

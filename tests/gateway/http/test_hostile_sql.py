@@ -123,33 +123,33 @@ def test_sql_in_the_names_of_an_operator_is_a_name_or_refused(sql: str, stage: H
         except HereishError:
             assert "/" in sql or ":" in sql or not sql.isprintable()
             with pytest.raises(HereishError):
-                accounts.shown(ledger, sql)
+                accounts.describe_user(ledger, sql)
             return
         token = accounts.new_token(ledger, sql, sql, passphrase=sql[:8])
-        assert accounts.shown(ledger, sql).name == sql.strip()
-        assert sql.strip() in dict(accounts.listed(ledger))
+        assert accounts.describe_user(ledger, sql).name == sql.strip()
+        assert sql.strip() in dict(accounts.list_users(ledger))
         stage.tokens[sql] = token
         budget = body_of(stage.ask("GET", "/v1/budget", sql))
         assert (budget["user"], budget["device"]) == (sql, sql)
         assert stage.report(sql).status_code == 200
         assert [row["device"] for row in body_of(stage.ask("GET", "/v1/devices", sql))["devices"]]
         accounts.set_policy(ledger, sql, policy(reports=5))
-        with pytest.raises(accounts.Unknown):
+        with pytest.raises(accounts.NotFoundError):
             accounts.revoke_token(ledger, sql)
         assert stage.ask("GET", "/v1/budget", sql).status_code == 200
         accounts.set_disabled(ledger, sql, True)
         assert stage.ask("GET", "/v1/budget", sql).status_code == 401
         stage.remember()
         accounts.delete_user(ledger, sql)
-        with pytest.raises(accounts.Unknown):
-            accounts.shown(ledger, sql)
+        with pytest.raises(accounts.NotFoundError):
+            accounts.describe_user(ledger, sql)
     assert of_bob(stage) == bob
 
 
 def test_sql_through_the_commands_is_a_name_too(stage: Hostile) -> None:
     where = stage.running.where
     placed = ["--database", where.database, "--key-file", str(where.key_file)]
-    placed += ["--mark", str(where.mark)]
+    placed += ["--mark", str(where.mark_file)]
     name = "' OR 1=1; DROP TABLE tokens; --"
     before = of_bob(stage)
     done = [

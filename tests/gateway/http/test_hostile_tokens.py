@@ -55,7 +55,7 @@ def everywhere(
 
 def wrong_headers(token: str) -> dict[str, list[bytes]]:
     name, secret = token.rsplit("_", 1)
-    good, other = token.encode(), tokens.new()
+    good, other = token.encode(), tokens.generate_token()
     swapped = ("b" if secret[0] == "a" else "a") + secret[1:]
     return {
         "none": [],
@@ -90,7 +90,7 @@ def wrong_headers(token: str) -> dict[str, list[bytes]]:
     }
 
 
-@pytest.mark.parametrize("what", wrong_headers(tokens.new()))
+@pytest.mark.parametrize("what", wrong_headers(tokens.generate_token()))
 def test_a_wrong_token_gets_401_everywhere(what: str, stage: Hostile) -> None:
     for answer in everywhere(stage, wrong_headers(stage.tokens["alice"])[what]):
         assert answer.status_code == 401, (what, answer.request.url)
@@ -135,7 +135,9 @@ def test_a_revoked_token_and_a_disabled_user_get_401_at_once(stage: Hostile) -> 
     gone = everywhere(stage, [f"Bearer {kept}".encode()], kept)
     assert {answer.status_code for answer in gone} == {401}
     # The words do not tell which of the reasons it was.
-    unknown = everywhere(stage, [f"Bearer {tokens.new()}".encode()], tokens.new())
+    unknown = everywhere(
+        stage, [f"Bearer {tokens.generate_token()}".encode()], tokens.generate_token()
+    )
     assert {answer.text for answer in gone} == {answer.text for answer in unknown}
     with operator(stage) as ledger:
         accounts.set_disabled(ledger, "carol", False)
@@ -267,7 +269,7 @@ def test_who_asks_too_often_waits_and_nobody_else_does(tmp_path: Path) -> None:
         # Guesses at the secret do not use up what the true token may ask.
         name = fresh.tokens["bob"].rsplit("_", 1)[0]
         for _ in range(30):
-            guess = f"Bearer {name}_{tokens.new()[-52:]}"
+            guess = f"Bearer {name}_{tokens.generate_token()[-52:]}"
             wrong = fresh.ask("GET", "/v1/budget", None, headers={"Authorization": guess})
             assert wrong.status_code == 401
         assert fresh.ask("GET", "/v1/budget", "bob").status_code == 200

@@ -15,7 +15,7 @@ import pytest
 
 from hereish.gateway.http.protocols import osmand
 from hereish.gateway.ledger import tokens
-from hereish.gateway.ledger.models import Fix, Nonsense
+from hereish.gateway.ledger.models import Fix, InvalidRequestError
 from tests.support.client_payloads import (
     AT_S,
     LAT,
@@ -73,7 +73,7 @@ def read_json(message: object) -> list[Fix]:
 
 
 def check_refused(query: str, message: object, words: str | None = None) -> None:
-    with pytest.raises(Nonsense, match=words) as refused:
+    with pytest.raises(InvalidRequestError, match=words) as refused:
         read(parse_qsl(query), JSON_TYPE, sent(message), NOW_S)
     assert tells_nothing(refused.value)
 
@@ -160,7 +160,7 @@ def test_quoted_and_flat_messages_are_released(stage: Hostile) -> None:
 
 @pytest.mark.parametrize("path", ["/overland", "/osmand/{token}"])
 def test_a_large_body_is_not_read_for_a_stranger(path: str, stage: Hostile) -> None:
-    stranger, kind = tokens.new(), {"Content-Type": JSON_TYPE}
+    stranger, kind = tokens.generate_token(), {"Content-Type": JSON_TYPE}
 
     def status(token: str, body: bytes) -> int:
         headers = {"Authorization": f"Bearer {token}", **kind}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hereish.gateway.http.protocols import osmand
 from hereish.gateway.http.protocols.parsing import coordinates, seconds_of
-from hereish.gateway.ledger.models import Fix, Nonsense, Points
+from hereish.gateway.ledger.models import Fix, InvalidRequestError, Points
 from tests.support.client_payloads import (
     ANY_JSON,
     AT_S,
@@ -54,7 +54,7 @@ def read_json(message: object) -> list[Fix]:
 def check_refused(
     query: str = "", content_type: str | None = None, body: bytes = b"", words: str | None = None
 ) -> None:
-    with pytest.raises(Nonsense, match=words) as refused:
+    with pytest.raises(InvalidRequestError, match=words) as refused:
         read(parse_qsl(query, keep_blank_values=True), content_type, body, NOW_S)
     assert tells_nothing(refused.value)
 
@@ -89,7 +89,7 @@ def test_nothing_beside_the_coords_of_json_is_overlooked() -> None:
     for query, message in whole:
         assert read(query, JSON_TYPE, sent(message), NOW_S) == [HERE]
     differs = [("lat", "9"), ("lon", "9")]
-    with pytest.raises(Nonsense, match="twice, and differs"):
+    with pytest.raises(InvalidRequestError, match="twice, and differs"):
         read(differs, JSON_TYPE, sent({"location": {"coords": coords}}), NOW_S)
 
 
@@ -337,7 +337,7 @@ def test_an_array_of_a_thousand_is_read_and_of_one_more_is_too_large() -> None:
         if isinstance(messages, dict):
             thousand, more = ({"location": [location] * n} for n in (1000, 1001))
         assert len(read_json(thousand)) == 1000
-        with pytest.raises(Nonsense, match="fewer at once") as refused:
+        with pytest.raises(InvalidRequestError, match="fewer at once") as refused:
             read_json(more)
         assert refused.value.reason == "size"
 
@@ -371,7 +371,7 @@ def check_read(pairs: list[tuple[str, str]], content_type: str | None, body: byt
     points, refused = Points([], []), None
     try:
         points = osmand.read(pairs, content_type, body, NOW_S)
-    except Nonsense as error:
+    except InvalidRequestError as error:
         refused = error
     assert refused is None or tells_nothing(refused)
     assert all(map(usable, points.fixes))

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hereish.core.types import Kind
 from hereish.gateway.http.protocols import overland as protocol
-from hereish.gateway.ledger.models import Fix, Nonsense, Release
+from hereish.gateway.ledger.models import Fix, InvalidRequestError, LedgerRelease
 from tests.support.client_payloads import (
     ANY_JSON,
     AT_S,
@@ -33,12 +34,12 @@ from tests.support.client_payloads import (
 HERE = Fix(LAT, LON, AT_S)
 
 
-def release(at_s: float = AT_S) -> Release:
-    return Release(
+def release(at_s: float = AT_S) -> LedgerRelease:
+    return LedgerRelease(
         lat=48.9,
         lon=19.3,
         at_s=at_s,
-        kind="easy",
+        kind=Kind.EASY,
         cost=0.01,
         accuracy_m=2310.2,
         eps_test=0.01,
@@ -53,7 +54,7 @@ def read(*features: object) -> list[Fix]:
 
 
 def check_refused(body: bytes) -> str:
-    with pytest.raises(Nonsense) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         protocol.read(body)
     assert tells_nothing(refused.value)
     return str(refused.value)
@@ -267,7 +268,7 @@ def check_read(body: bytes) -> list[Fix]:
     fixes, refused = [], None
     try:
         fixes = protocol.read(body).fixes
-    except Nonsense as error:
+    except InvalidRequestError as error:
         refused = error
     assert refused is None or tells_nothing(refused)
     assert all(map(usable, fixes))

@@ -10,9 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from nacl.bindings import crypto_secretbox_open
 
+from hereish.core.types import Kind
 from hereish.errors import ParameterError
 from hereish.gateway.http.protocols import owntracks
-from hereish.gateway.ledger.models import Fix, Nonsense, Release
+from hereish.gateway.ledger.models import Fix, InvalidRequestError, LedgerRelease
 from tests.support.client_payloads import (
     ANY_JSON,
     AT_S,
@@ -32,11 +33,11 @@ from tests.support.client_payloads import (
     usable,
 )
 
-RELEASE = Release(
+RELEASE = LedgerRelease(
     lat=48.9,
     lon=19.3,
     at_s=AT_S + 0.75,
-    kind="hard",
+    kind=Kind.HARD,
     cost=0.01,
     accuracy_m=2310.2,
     eps_test=0.001,
@@ -56,7 +57,7 @@ def opened(message: dict[str, str], passphrase: str) -> Any:
 
 
 def check_refused(body: bytes, passphrase: str | None = None) -> str:
-    with pytest.raises(Nonsense) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         owntracks.read(body, passphrase)
     assert tells_nothing(refused.value)
     return str(refused.value)
@@ -160,7 +161,7 @@ def test_what_nobody_reads_may_be_no_number_or_come_twice() -> None:
 def test_why_a_message_cannot_be_used_is_one_of_few_words(
     message: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(Nonsense) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         owntracks.read(sent(owntracks_ios() | message), None)
     assert refused.value.reason == reason
 
@@ -174,7 +175,7 @@ def test_only_a_key_that_differs_may_be_set_right_later() -> None:
         (PASSPHRASE, {**sealed, "data": sealed["data"][:52]}, "body"),  # too short for any key
         (PASSPHRASE, owntracks_encrypted(sealed), "body"),
     ):
-        with pytest.raises(Nonsense) as refused:
+        with pytest.raises(InvalidRequestError) as refused:
             owntracks.read(sent(message), passphrase)
         assert refused.value.reason == reason
 
@@ -331,7 +332,7 @@ def check_read(body: bytes, passphrase: str | None) -> None:
     message, refused = owntracks.Message(None, None, encrypted=False), None
     try:
         message = owntracks.read(body, passphrase)
-    except Nonsense as error:
+    except InvalidRequestError as error:
         refused = error
     assert refused is None or tells_nothing(refused)
     assert message.tid is None or len(message.tid.encode()) <= 8

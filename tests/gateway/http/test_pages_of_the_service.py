@@ -11,7 +11,7 @@ import pytest
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
 from tests.support.page_stage import MARKS, chromium
-from tests.support.stage import HELSINKI, Running, member, places_in, serving, shown
+from tests.support.stage import HELSINKI, Running, member, paths_in, serving, shown
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -25,7 +25,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, str]]:
-    where = places_in(tmp_path_factory.mktemp("pages"))
+    where = paths_in(tmp_path_factory.mktemp("pages"))
     ledger = Ledger.open(where)
     token = member(ledger)
     for i in range(5):

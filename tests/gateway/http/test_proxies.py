@@ -17,7 +17,7 @@ import pytest
 from hereish.gateway.ledger.ledger import Ledger
 from tests.support import client_payloads as payloads
 from tests.support.paths import ROOT
-from tests.support.stage import HELSINKI, Running, free_port, member, places_in, serving
+from tests.support.stage import HELSINKI, Running, free_port, member, paths_in, serving
 
 PAGE = ROOT / "docs" / "gateway.md"
 GATEWAY = "127.0.0.1:8035"
@@ -108,7 +108,7 @@ def large_batch(address: str, token: str) -> httpx.Response:
 def test_a_proxy_as_the_page_sets_it_up(tmp_path: Path, language: str) -> None:
     front = tmp_path / "front"
     front.mkdir()
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     ledger = Ledger.open(where)
     token = member(ledger)
     ledger.close()
@@ -130,7 +130,7 @@ def test_a_proxy_as_the_page_sets_it_up(tmp_path: Path, language: str) -> None:
 def test_without_those_lines_it_would_tell(tmp_path: Path, language: str) -> None:
     front = tmp_path / "front"
     front.mkdir()
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     Ledger.open(where).close()
     token = "hereish_" + "0" * 16
     talkative, lines = QUIET[language].subn("", on_the_page(language))

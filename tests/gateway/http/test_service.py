@@ -20,7 +20,7 @@ from hereish.gateway.http.protocols import owntracks
 from hereish.gateway.http.schemas import ReportOut
 from hereish.gateway.ledger.ledger import Ledger
 from tests.support import client_payloads as payloads
-from tests.support.stage import HELSINKI, Running, member, places_in, serving
+from tests.support.stage import HELSINKI, Running, member, paths_in, serving
 
 PASSPHRASE = payloads.PASSPHRASE
 
@@ -73,7 +73,7 @@ class Town:
 @pytest.fixture(scope="module")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     folder = tmp_path_factory.mktemp("town")
-    where = places_in(folder)
+    where = paths_in(folder)
     Ledger.open(where).close()
     with serving(where) as running:
         yield Town(running, folder)
@@ -291,7 +291,7 @@ def _has_begun(running: Running) -> bool:
 
 
 def test_it_ends_gracefully_after_the_requests_under_way(tmp_path: Path) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     ledger = Ledger.open(where)
     token = member(ledger)
     ledger.close()

@@ -18,7 +18,7 @@ from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Points
 from tests.support import client_payloads as payloads
 from tests.support.hostile_stage import PATIENCE_S, head, send_all, statuses, until_closed
-from tests.support.stage import free_port, member, places_in
+from tests.support.stage import free_port, member, paths_in
 
 BODY_S = 1.5  # in earnest it is ten
 STEP_S = 0.1
@@ -41,7 +41,7 @@ class Gateway(NamedTuple):
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    ledger = Ledger.open(places_in(tmp_path_factory.mktemp("slow")))
+    ledger = Ledger.open(paths_in(tmp_path_factory.mktemp("slow")))
     gateway = Gateway(free_port(), member(ledger))
     server = server_of(create_app(ledger, body_s=BODY_S), "127.0.0.1", gateway.port)
     thread = threading.Thread(target=server.run)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +13,12 @@ from sqlalchemy import event, select
 
 from hereish.errors import ParameterError
 from hereish.gateway.admin import accounts
-from hereish.gateway.ledger.ledger import Ledger, Reported
+from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
 from hereish.gateway.ledger.tables import entries
-from hereish.gateway.ledger.tokens import Presented
-from hereish.gateway.ledger.transaction import Answer
-from tests.support.postgres import Postgres
-from tests.support.stage import member, places_in, shown
+from hereish.gateway.ledger.tokens import PresentedToken
+from hereish.gateway.ledger.transaction import FixAnswer, ReportResponse
+from tests.support.stage import member, paths_in, shown
 
 MIDNIGHT_S = 1_762_128_000.0  # 3 November 2025, UTC
 HOUR_S, DAY_S = 3600.0, 86_400.0
@@ -29,18 +26,7 @@ LONGEST_S = 1.125 * HOUR_S  # of silence, before others count
 POCKET, HOME = (60.17, 24.94), (60.45, 22.27)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    database = None
-    if request.param == "postgresql":
-        running: Postgres = request.getfixturevalue("cluster")
-        database = running.fresh(f"t{time.time_ns()}")
-    opened = Ledger.open(places_in(tmp_path, database))
-    yield opened
-    opened.close()
-
-
-def both(ledger: Ledger, **settings: Any) -> tuple[Presented, Presented]:
+def both(ledger: Ledger, **settings: Any) -> tuple[PresentedToken, PresentedToken]:
     """A phone, which is the primary device, and a tablet."""
     phone = shown(member(ledger, interval_s=1800.0, **settings))
     tablet = shown(accounts.new_token(ledger, "alice", "tablet"))
@@ -50,12 +36,12 @@ def both(ledger: Ledger, **settings: Any) -> tuple[Presented, Presented]:
 
 def sent(
     ledger: Ledger,
-    token: Presented,
+    token: PresentedToken,
     now_s: float,
     ahead_s: float = 0.0,
     place: tuple[float, float] = HOME,
-) -> Answer:
-    reported: Reported = ledger.report(token, [Fix(*place, now_s + ahead_s)], now_s=now_s)
+) -> FixAnswer:
+    reported: ReportResponse = ledger.report(token, [Fix(*place, now_s + ahead_s)], now_s=now_s)
     return reported.answers[0]
 
 
@@ -90,7 +76,7 @@ def test_the_next_day_begins_with_the_phone_although_nothing_was_left_for_hours(
         now_s = MIDNIGHT_S + second
         sent(ledger, tablet, now_s, 240.0) if second else None
         sent(ledger, phone, now_s, place=POCKET)
-    assert ledger.report(phone, [], now_s=MIDNIGHT_S + DAY_S - 1).standing.reports > 0
+    assert ledger.report(phone, [], now_s=MIDNIGHT_S + DAY_S - 1).budget.reports > 0
     assert releases(ledger)["tablet"] == 0
 
 
@@ -238,7 +224,7 @@ def test_the_newest_token_is_primary_unless_a_device_was_chosen(ledger: Ledger) 
     assert first() == "phone"  # it was chosen, and can report again
     accounts.new_token(ledger, "alice", "ring", primary=True)
     assert first() == "ring"
-    with pytest.raises(accounts.Unknown, match="no device 'shoe'"):
+    with pytest.raises(accounts.NotFoundError, match="no device 'shoe'"):
         accounts.set_primary(ledger, "alice", "shoe")
     with pytest.raises(ParameterError, match="between 0 and 30 days"):
         accounts.set_primary(ledger, "alice", "ring", silence_s=-1.0)
@@ -303,11 +289,11 @@ def test_devices_that_report_at_once_to_two_processes_do_not_change_whose_turn_i
     phone, tablet = both(ledger, window="600")
     accounts.set_primary(ledger, "alice", "phone", silence_s=3600.0)
     url = ledger.database.engine.url.render_as_string(hide_password=False)
-    other = Ledger.open(places_in(tmp_path, url))
+    other = Ledger.open(paths_in(tmp_path, url))
     sent(ledger, phone, MIDNIGHT_S)
     start = threading.Barrier(4)
 
-    def report(opened: Ledger, token: Presented) -> None:
+    def report(opened: Ledger, token: PresentedToken) -> None:
         start.wait()
         for minute in range(0, 600, 12):
             sent(opened, token, MIDNIGHT_S + 60.0 * minute, 240.0 if token is tablet else 0.0)

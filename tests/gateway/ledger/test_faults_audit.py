@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.paths import Places
+from hereish.gateway.paths import GatewayPaths
 from tests.support.hammer import Told, Unsound, audit, within_budget
 from tests.support.hammering import Crowd, launching, people, status
-from tests.support.stage import places_in
+from tests.support.stage import paths_in
 
-Honest = tuple[Places, list[Told]]
+Honest = tuple[GatewayPaths, list[Told]]
 # Which row of the ledger: an own release in the middle of a window, one with noise, the last.
 ROWS = {
     "easy": "SELECT id FROM entries WHERE kind = 'easy' ORDER BY id LIMIT 1 OFFSET 3",
@@ -86,7 +86,7 @@ TAMPERED = {
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Honest]:
-    where = places_in(tmp_path_factory.mktemp("honest"))
+    where = paths_in(tmp_path_factory.mktemp("honest"))
     rng = random.Random(8)  # noqa: S311  # load, not secrets
     ledger = Ledger.open(where)
     persons = people(ledger, 1, 2, rng)
@@ -103,9 +103,9 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Honest]:
         yield where, crowd.told
 
 
-def copied(where: Places, folder: Path) -> Places:
+def copied(where: GatewayPaths, folder: Path) -> GatewayPaths:
     """The ledger as a backup has it, with the key that belongs to it."""
-    copy_of = places_in(folder)
+    copy_of = paths_in(folder)
     shutil.copy(where.key_file, copy_of.key_file)
     with (
         sqlite3.connect(where.database.removeprefix("sqlite:///")) as source,

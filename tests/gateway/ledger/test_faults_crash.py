@@ -10,17 +10,17 @@ import pytest
 
 from hereish.gateway.admin import maintenance
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.paths import Places
+from hereish.gateway.paths import GatewayPaths
 from tests.support.hammer import audit
 from tests.support.hammering import Crowd, launching, people
 from tests.support.postgres import Postgres
-from tests.support.stage import places_in
+from tests.support.stage import paths_in
 
 MOMENTS = ("before the mark", "after the mark")
 REPORTS = 3
 
 
-def crashed(where: Places, dies: str) -> None:
+def crashed(where: GatewayPaths, dies: str) -> None:
     rng = random.Random(6)  # noqa: S311  # places, not secrets
     ledger = Ledger.open(where)
     [person] = people(ledger, 1, 1, rng)
@@ -52,19 +52,19 @@ def crashed(where: Places, dies: str) -> None:
 def test_who_resends_after_a_crash_gets_the_release_that_was_written_on_sqlite(
     tmp_path: Path, dies: str
 ) -> None:
-    crashed(places_in(tmp_path), dies)
+    crashed(paths_in(tmp_path), dies)
 
 
 @pytest.mark.parametrize("dies", MOMENTS)
 def test_who_resends_after_a_crash_gets_the_release_that_was_written_on_postgresql(
     tmp_path: Path, cluster: Postgres, dies: str
 ) -> None:
-    crashed(places_in(tmp_path, cluster.fresh(dies.replace(" ", "_"))), dies)
+    crashed(paths_in(tmp_path, cluster.fresh(dies.replace(" ", "_"))), dies)
 
 
 def test_what_was_answered_after_a_crash_is_below_the_mark(tmp_path: Path) -> None:
     """Or else a backup from before it would be taken for the newest ledger."""
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     ledger = Ledger.open(where)
     rng = random.Random(7)  # noqa: S311  # places, not secrets
     [person] = people(ledger, 1, 1, rng)
@@ -80,6 +80,6 @@ def test_what_was_answered_after_a_crash_is_below_the_mark(tmp_path: Path) -> No
         assert report.answers[0]["cost"] > 0.0
         crowd.close()
         assert launcher.end(pid) == 0
-    found = maintenance.status(ledger)
+    found = maintenance.read_status(ledger)
     ledger.close()
     assert found.mark == found.last == 1

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.paths import Places
+from hereish.gateway.paths import GatewayPaths
 from tests.support.hammer import audit
 from tests.support.hammering import Crowd, launching, people, publish, status
 from tests.support.postgres import postgres
-from tests.support.stage import places_in
+from tests.support.stage import paths_in
 
 ROUNDS = 3
 
 
 def starved(
-    where: Places,
+    where: GatewayPaths,
     full: Callable[[int, bool], None],
     record: Callable[[str, object], None],
     name: str,
@@ -89,8 +89,10 @@ def test_a_full_disk_releases_nothing_and_loses_nothing(
         finally:
             os.close(handle)
 
-    usual = places_in(tmp_path)
-    where = Places(f"sqlite:///{small_disk / 'ledger.db'}", usual.key_file, small_disk / "mark")
+    usual = paths_in(tmp_path)
+    where = GatewayPaths(
+        f"sqlite:///{small_disk / 'ledger.db'}", usual.key_file, small_disk / "mark"
+    )
     starved(where, full, record_property, "disk full")
 
 
@@ -101,14 +103,14 @@ def test_files_that_may_not_grow_release_nothing_and_lose_nothing(
         most = 256 if taken else resource.RLIM_INFINITY
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
 
-    starved(places_in(tmp_path), full, record_property, "files limited")
+    starved(paths_in(tmp_path), full, record_property, "files limited")
 
 
 def test_a_mark_that_cannot_be_written_lets_nothing_out(tmp_path: Path) -> None:
     """A release whose number the mark does not have could be paid for again after a restore."""
     rng = random.Random(10)  # noqa: S311  # places, not secrets
     with postgres() as cluster, launching() as launcher:
-        where = places_in(tmp_path, cluster.fresh("marked"))
+        where = paths_in(tmp_path, cluster.fresh("marked"))
         ledger = Ledger.open(where)
         [person] = people(ledger, 1, 1, rng)
         ledger.close()
@@ -125,4 +127,4 @@ def test_a_mark_that_cannot_be_written_lets_nothing_out(tmp_path: Path) -> None:
         crowd.close()
         audit(where, [report])
     assert answers == [503, 503, 503]
-    assert int(where.mark.read_text("ascii").split()[-1]) == 1
+    assert int(where.mark_file.read_text("ascii").split()[-1]) == 1

@@ -7,16 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.paths import Places
+from hereish.gateway.paths import GatewayPaths
 from tests.support.hammer import audit
 from tests.support.hammering import Crowd, launching, people, publish, status
 from tests.support.postgres import Postgres
-from tests.support.stage import places_in
+from tests.support.stage import paths_in
 
 PROCESSES, DEVICES, REPORTS = 8, 6, 40
 
 
-def hammered(where: Places, seed: int, record: Callable[[str, object], None], name: str) -> None:
+def hammered(
+    where: GatewayPaths, seed: int, record: Callable[[str, object], None], name: str
+) -> None:
     rng = random.Random(seed)  # noqa: S311  # load, not secrets
     ledger = Ledger.open(where)
     persons = people(ledger, 1, DEVICES, rng)
@@ -41,11 +43,11 @@ def hammered(where: Places, seed: int, record: Callable[[str, object], None], na
 def test_eight_processes_pay_one_user_once_on_sqlite(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    hammered(places_in(tmp_path), 3, record_property, "eight processes, SQLite")
+    hammered(paths_in(tmp_path), 3, record_property, "eight processes, SQLite")
 
 
 def test_eight_processes_pay_one_user_once_on_postgresql(
     tmp_path: Path, cluster: Postgres, record_property: Callable[[str, object], None]
 ) -> None:
-    where = places_in(tmp_path, cluster.fresh("eight"))
+    where = paths_in(tmp_path, cluster.fresh("eight"))
     hammered(where, 4, record_property, "eight processes, PostgreSQL")

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.paths import Places
+from hereish.gateway.paths import GatewayPaths
 from tests.support.hammer import audit
 from tests.support.hammering import Crowd, launching, people, publish
 from tests.support.postgres import Postgres
-from tests.support.stage import places_in
+from tests.support.stage import paths_in
 
 
 def killed(
-    where: Places, rounds: int, seed: int, record: Callable[[str, object], None], name: str
+    where: GatewayPaths, rounds: int, seed: int, record: Callable[[str, object], None], name: str
 ) -> None:
     rng = random.Random(seed)  # noqa: S311  # moments, not secrets
     ledger = Ledger.open(where)
@@ -54,11 +54,11 @@ def killed(
 def test_200_kills_lose_nothing_and_pay_nothing_twice_on_sqlite(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    killed(places_in(tmp_path), 200, 1, record_property, "kill -9, SQLite")
+    killed(paths_in(tmp_path), 200, 1, record_property, "kill -9, SQLite")
 
 
 def test_40_kills_lose_nothing_and_pay_nothing_twice_on_postgresql(
     tmp_path: Path, cluster: Postgres, record_property: Callable[[str, object], None]
 ) -> None:
-    where = places_in(tmp_path, cluster.fresh("kills"))
+    where = paths_in(tmp_path, cluster.fresh("kills"))
     killed(where, 40, 2, record_property, "kill -9, PostgreSQL")

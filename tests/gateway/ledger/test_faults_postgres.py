@@ -10,7 +10,7 @@ from hereish.gateway.ledger.ledger import Ledger
 from tests.support.hammer import audit
 from tests.support.hammering import Crowd, launching, people, publish, status, until
 from tests.support.postgres import postgres
-from tests.support.stage import places_in
+from tests.support.stage import paths_in
 
 RESTARTS = 5
 
@@ -20,7 +20,7 @@ def test_a_gateway_outlives_its_postgresql(
 ) -> None:
     rng = random.Random(5)  # noqa: S311  # load, not secrets
     with postgres() as cluster, launching() as launcher:
-        where = places_in(tmp_path, cluster.fresh("restarts"))
+        where = paths_in(tmp_path, cluster.fresh("restarts"))
         ledger = Ledger.open(where)
         persons = people(ledger, 2, 2, rng)
         ledger.close()

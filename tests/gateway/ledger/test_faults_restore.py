@@ -12,9 +12,10 @@ import pytest
 
 from hereish.errors import HereishError
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.ledger.models import Fix, Release
-from hereish.gateway.ledger.tokens import Presented
+from hereish.gateway.ledger.models import Fix, LedgerRelease
+from hereish.gateway.ledger.tokens import PresentedToken
 from tests.support.hammer import audit
+from tests.support.ledgers import back_up_sqlite
 from tests.support.restoring import (
     AFTER,
     goes_on_after_accept,
@@ -23,28 +24,20 @@ from tests.support.restoring import (
     restored,
     restoring,
 )
-from tests.support.stage import HELSINKI, member, places_in, shown
+from tests.support.stage import HELSINKI, member, paths_in, shown
 
 LOGS = ("ledger.db-wal", "ledger.db-shm")
 
 
-def copied(source: Path, target: Path) -> None:
-    """SQLite's own backup, of a file that may be in use, into one that may be in use."""
-    with sqlite3.connect(source) as a, sqlite3.connect(target) as b:
-        a.backup(b)
-    a.close()
-    b.close()
-
-
 def test_a_restored_ledger_is_refused_until_it_is_accepted(tmp_path: Path) -> None:
     backup = tmp_path / "backup"
-    with restoring(places_in(tmp_path)) as run:
+    with restoring(paths_in(tmp_path)) as run:
 
         def restore() -> None:
             run.stop()
             backup.replace(tmp_path / "ledger.db")
 
-        restored(run, lambda: copied(tmp_path / "ledger.db", backup), restore)
+        restored(run, lambda: back_up_sqlite(tmp_path / "ledger.db", backup), restore)
         refuses_to_start(run.where)
         goes_on_after_accept(run)
 
@@ -57,8 +50,8 @@ def test_a_file_that_is_replaced_under_a_running_gateway_is_refused(tmp_path: Pa
             (tmp_path / name).unlink()
         backup.replace(tmp_path / "ledger.db")
 
-    with restoring(places_in(tmp_path)) as run:
-        restored(run, lambda: copied(tmp_path / "ledger.db", backup), restore)
+    with restoring(paths_in(tmp_path)) as run:
+        restored(run, lambda: back_up_sqlite(tmp_path / "ledger.db", backup), restore)
         refuses_while_it_runs(run)
         goes_on_after_accept(run)
 
@@ -66,10 +59,10 @@ def test_a_file_that_is_replaced_under_a_running_gateway_is_refused(tmp_path: Pa
 def test_a_file_that_is_replaced_without_its_log_loses_nothing(tmp_path: Path) -> None:
     """All that was spent since is in the log, and SQLite finds it there: nothing was restored."""
     backup = tmp_path / "backup"
-    with restoring(places_in(tmp_path)) as run:
+    with restoring(paths_in(tmp_path)) as run:
         restored(
             run,
-            lambda: copied(tmp_path / "ledger.db", backup),
+            lambda: back_up_sqlite(tmp_path / "ledger.db", backup),
             lambda: shutil.move(backup, tmp_path / "ledger.db"),
         )
         statuses = {run.crowd.send(report, run.port) for report in run.crowd.told}
@@ -85,8 +78,8 @@ def test_a_file_that_is_replaced_without_its_log_loses_nothing(tmp_path: Path) -
 
 def test_a_file_that_is_rolled_back_under_a_running_gateway_is_refused(tmp_path: Path) -> None:
     live, backup = tmp_path / "ledger.db", tmp_path / "backup"
-    with restoring(places_in(tmp_path)) as run:
-        restored(run, lambda: copied(live, backup), lambda: copied(backup, live))
+    with restoring(paths_in(tmp_path)) as run:
+        restored(run, lambda: back_up_sqlite(live, backup), lambda: back_up_sqlite(backup, live))
         refuses_while_it_runs(run)
         goes_on_after_accept(run)
 
@@ -96,7 +89,7 @@ def test_a_log_that_was_left_beside_a_restored_file_pays_nothing_twice(
     tmp_path: Path, running: bool
 ) -> None:
     """SQLite applies the log to the older file: some pages are new, and the mark fits them."""
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     ledger = Ledger.open(where)
     alice = shown(member(ledger, "alice"))
     others = [shown(member(ledger, f"user {i}")) for i in range(12)]  # so that there are pages
@@ -104,7 +97,7 @@ def test_a_log_that_was_left_beside_a_restored_file_pays_nothing_twice(
     for token in (alice, *others):
         assert _released(ledger, token, day_s, 3)
     live, backup = tmp_path / "ledger.db", tmp_path / "backup"
-    copied(live, backup)
+    back_up_sqlite(live, backup)
     first = _released(ledger, alice, day_s + 100.0, 12)
     # What SQLite does by itself every thousand pages: the log begins anew.
     moving = sqlite3.connect(live)
@@ -116,7 +109,7 @@ def test_a_log_that_was_left_beside_a_restored_file_pays_nothing_twice(
         ledger.close()
         shutil.copy(tmp_path / "log", tmp_path / "ledger.db-wal")
     backup.replace(live)
-    second: list[Release] = []
+    second: list[LedgerRelease] = []
     try:
         if not running:
             ledger = Ledger.open(where)
@@ -129,7 +122,9 @@ def test_a_log_that_was_left_beside_a_restored_file_pays_nothing_twice(
     assert spent <= math.log(10) / 100.0
 
 
-def _released(ledger: Ledger, token: Presented, from_s: float, number: int) -> list[Release]:
+def _released(
+    ledger: Ledger, token: PresentedToken, from_s: float, number: int
+) -> list[LedgerRelease]:
     found = [
         ledger.report(token, [Fix(*HELSINKI, from_s + i)]).answers[0].release for i in range(number)
     ]

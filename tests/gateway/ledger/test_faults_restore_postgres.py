@@ -13,7 +13,7 @@ from tests.support.restoring import (
     restored,
     restoring,
 )
-from tests.support.stage import places_in
+from tests.support.stage import paths_in
 
 
 class Dump:
@@ -50,7 +50,7 @@ class Dump:
 def test_a_restored_database_is_refused_until_it_is_accepted(
     tmp_path: Path, cluster: Postgres
 ) -> None:
-    where = places_in(tmp_path, cluster.fresh("stopped"))
+    where = paths_in(tmp_path, cluster.fresh("stopped"))
     dump = Dump(cluster, "stopped", tmp_path)
     with restoring(where) as run:
 
@@ -67,7 +67,7 @@ def test_a_database_that_is_made_anew_under_a_running_gateway_is_refused(
     tmp_path: Path, cluster: Postgres
 ) -> None:
     dump = Dump(cluster, "anew", tmp_path)
-    with restoring(places_in(tmp_path, cluster.fresh("anew"))) as run:
+    with restoring(paths_in(tmp_path, cluster.fresh("anew"))) as run:
         restored(run, dump.make, dump.restore_anew)
         refuses_while_it_runs(run)
         goes_on_after_accept(run)
@@ -77,7 +77,7 @@ def test_tables_that_are_rolled_back_under_a_running_gateway_are_refused(
     tmp_path: Path, cluster: Postgres
 ) -> None:
     dump = Dump(cluster, "in_place", tmp_path)
-    with restoring(places_in(tmp_path, cluster.fresh("in_place"))) as run:
+    with restoring(paths_in(tmp_path, cluster.fresh("in_place"))) as run:
         restored(run, dump.make, dump.restore_in_place)
         refuses_while_it_runs(run)
         goes_on_after_accept(run)

@@ -15,27 +15,26 @@ from sqlalchemy import select, update
 
 from hereish.errors import ParameterError
 from hereish.gateway.admin import accounts, destinations, maintenance
-from hereish.gateway.ledger.database import Database, LedgerUnreachable
-from hereish.gateway.ledger.high_water_mark import LOST, Mark, Restored, era_after
-from hereish.gateway.ledger.ledger import Ask, Ledger, Reported
-from hereish.gateway.ledger.models import Fix
+from hereish.gateway.ledger.database import Database, LedgerUnavailableError
+from hereish.gateway.ledger.high_water_mark import (
+    LOST,
+    HighWaterMark,
+    LedgerRestoredError,
+    next_era,
+)
+from hereish.gateway.ledger.ledger import Ledger
+from hereish.gateway.ledger.models import Fix, ReportRequest
 from hereish.gateway.ledger.tables import entries, users
+from hereish.gateway.ledger.transaction import ReportResponse
+from tests.support.ledgers import DAY_S, empty_ledger
 from tests.support.postgres import Postgres
-from tests.support.stage import HELSINKI, member, places_in, shown
-
-DAY_S = 86_400.0
-
-
-@pytest.fixture(autouse=True)
-def _no_key_around(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HEREISH_KEY", raising=False)
+from tests.support.stage import HELSINKI, member, paths_in, shown
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    opened = Ledger.open(places_in(tmp_path))
-    yield opened
-    opened.close()
+    with empty_ledger(tmp_path) as opened:
+        yield opened
 
 
 def now_and(seconds: float) -> Fix:
@@ -43,75 +42,75 @@ def now_and(seconds: float) -> Fix:
 
 
 def test_the_mark_never_falls_and_is_shared(tmp_path: Path) -> None:
-    era = era_after()
-    one = Mark(tmp_path / "mark", "a", era, "new")
-    other = Mark(tmp_path / "mark", "a", era, "refuse")
-    one.reach(5)
-    other.reach(3)
+    era = next_era()
+    one = HighWaterMark(tmp_path / "mark", "a", era, "new")
+    other = HighWaterMark(tmp_path / "mark", "a", era, "refuse")
+    one.raise_to(5)
+    other.raise_to(3)
     assert (one.value(), other.value()) == (5, 5)
-    other.reach(9)
+    other.raise_to(9)
     assert one.value() == 9
     one.check(9, era, one.value())
-    with pytest.raises(Restored, match="restored"):
+    with pytest.raises(LedgerRestoredError, match="restored"):
         one.check(8, era, one.value())
-    with pytest.raises(Restored, match="before the last 'hereish ledger accept'"):
-        one.check(9, era_after(), one.value())  # as late, and another
-    with pytest.raises(Restored, match="was accepted after a restore"):
-        one.check(9, era_after(era), one.value())
-    with pytest.raises(Restored, match="another ledger"):
-        Mark(tmp_path / "mark", "b", era, "new")
+    with pytest.raises(LedgerRestoredError, match="before the last 'hereish ledger accept'"):
+        one.check(9, next_era(), one.value())  # as late, and another
+    with pytest.raises(LedgerRestoredError, match="was accepted after a restore"):
+        one.check(9, next_era(era), one.value())
+    with pytest.raises(LedgerRestoredError, match="another ledger"):
+        HighWaterMark(tmp_path / "mark", "b", era, "new")
     one.close()
     other.close()
 
 
 def test_an_operator_does_not_lower_it_in_an_era(tmp_path: Path) -> None:
-    era = era_after()
-    mark = Mark(tmp_path / "mark", "a", era, "new")
-    mark.reach(13)
+    era = next_era()
+    mark = HighWaterMark(tmp_path / "mark", "a", era, "new")
+    mark.raise_to(13)
     mark.reset(era, 3)  # who looked before somebody reported
     assert mark.value() == 13
-    later = era_after(era)
+    later = next_era(era)
     mark.reset(later, 3)
     assert (mark.value(), mark.era) == (3, later)
     mark.reset(later, LOST)
     mark.reset(later, 5)
     assert mark.value() == 5
-    with pytest.raises(Restored, match="lost the row"):
+    with pytest.raises(LedgerRestoredError, match="lost the row"):
         mark.check(5, "", 5)
     mark.close()
 
 
 def test_a_damaged_mark_is_not_taken_for_none(tmp_path: Path) -> None:
-    era = era_after()
-    Mark(tmp_path / "mark", "a", era, "new").close()
+    era = next_era()
+    HighWaterMark(tmp_path / "mark", "a", era, "new").close()
     whole = (tmp_path / "mark").read_bytes()
     for damaged in (whole[:-10], whole.replace(era.encode(), b"?" * len(era)), bytes(80)):
         (tmp_path / "mark").write_bytes(damaged)
         for missing in ("new", "refuse"):
-            with pytest.raises(Restored, match="damaged"):
-                Mark(tmp_path / "mark", "a", era, missing)
-        lost = Mark(tmp_path / "mark", "a", era, "lost")
+            with pytest.raises(LedgerRestoredError, match="damaged"):
+                HighWaterMark(tmp_path / "mark", "a", era, missing)
+        lost = HighWaterMark(tmp_path / "mark", "a", era, "lost")
         assert (lost.value(), lost.era) == (LOST, era)
         lost.close()
 
 
 @pytest.mark.parametrize("reported", [True, False])  # since then there may have been reports
 def test_a_ledger_without_its_mark_might_be_a_backup(tmp_path: Path, reported: bool) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     first = Ledger.open(where)
     token = shown(member(first))
     if reported:
         first.report(token, [now_and(-60)])
     first.close()
-    elsewhere = replace(where, mark=tmp_path / "another")
+    elsewhere = replace(where, mark_file=tmp_path / "another")
     for _ in range(2):  # and to look does not make it one
-        with pytest.raises(Restored, match="hereish ledger mark"):
+        with pytest.raises(LedgerRestoredError, match="hereish ledger mark"):
             Ledger.open(elsewhere)
         looked = Ledger.open(elsewhere, check=False)
-        assert maintenance.status(looked).lost
+        assert maintenance.read_status(looked).lost
         looked.close()
     told = Ledger.open(elsewhere, check=False)
-    assert maintenance.take_as_it_is(told) == int(reported)
+    assert maintenance.reset_mark(told) == int(reported)
     told.close()
     ledger = Ledger.open(elsewhere)
     assert ledger.report(token, [now_and(-30)]).answers[0].own
@@ -120,41 +119,41 @@ def test_a_ledger_without_its_mark_might_be_a_backup(tmp_path: Path, reported: b
 
 @pytest.mark.parametrize("damage", ["unlink", "truncate"])
 def test_a_lost_mark_is_accepted_like_a_restore(tmp_path: Path, damage: str) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     first = Ledger.open(where)
     token = shown(member(first))
     first.report(token, [now_and(-60)])
     first.close()
     if damage == "unlink":
-        where.mark.unlink()
+        where.mark_file.unlink()
     else:
-        where.mark.write_bytes(where.mark.read_bytes()[:-8])
-    with pytest.raises(Restored):
+        where.mark_file.write_bytes(where.mark_file.read_bytes()[:-8])
+    with pytest.raises(LedgerRestoredError):
         Ledger.open(where)
     told = Ledger.open(where, check=False)
-    maintenance.accept(told)
+    maintenance.accept_restored(told)
     told.close()
     ledger = Ledger.open(where)
     closed = ledger.report(token, [now_and(-30)])
     assert closed.answers[0].release is None
-    assert closed.standing.remaining == 0.0
-    assert closed.standing.closed
+    assert closed.budget.remaining == 0.0
+    assert closed.budget.closed
     ledger.close()
 
 
 def test_a_ledger_that_was_deleted_does_not_start_anew(tmp_path: Path) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     first = Ledger.open(where)
     first.report(shown(member(first)), [now_and(-60)])
     first.close()
     (tmp_path / "ledger.db").unlink()
-    with pytest.raises(Restored, match="another ledger"):
+    with pytest.raises(LedgerRestoredError, match="another ledger"):
         Ledger.open(where)
 
 
 def spend_back_up_and_restore(tmp_path: Path) -> tuple[str, float]:
     """A ledger that lost its last report; the token, and when its last report was."""
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     first = Ledger.open(where)
     token = member(first)
     first.report(shown(token), [now_and(-120)])
@@ -173,24 +172,24 @@ def spend_back_up_and_restore(tmp_path: Path) -> tuple[str, float]:
 
 def test_a_restored_ledger_refuses_to_go_on(tmp_path: Path) -> None:
     spend_back_up_and_restore(tmp_path)
-    with pytest.raises(Restored, match="hereish ledger accept"):
-        Ledger.open(places_in(tmp_path))
+    with pytest.raises(LedgerRestoredError, match="hereish ledger accept"):
+        Ledger.open(paths_in(tmp_path))
 
 
 def test_after_accepting_the_present_window_stays_closed_and_the_next_is_paid(
     tmp_path: Path,
 ) -> None:
     token, last_s = spend_back_up_and_restore(tmp_path)
-    told = Ledger.open(places_in(tmp_path), check=False)
-    assert maintenance.status(told).restored
-    assert maintenance.accept(told) == 1
-    assert not maintenance.status(told).restored
+    told = Ledger.open(paths_in(tmp_path), check=False)
+    assert maintenance.read_status(told).restored
+    assert maintenance.accept_restored(told) == 1
+    assert not maintenance.read_status(told).restored
     told.close()
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     now_s = time.time()
     closed = ledger.report(shown(token), [Fix(*HELSINKI, last_s)], now_s=now_s)
     assert closed.answers[0].release is None
-    assert closed.standing.exhausted
+    assert closed.budget.exhausted
     # Two days on: the window after the one that was open, even if midnight is near.
     later = Fix(*HELSINKI, now_s + 2 * DAY_S)
     paid = ledger.report(shown(token), [later], now_s=now_s + 2 * DAY_S)
@@ -206,7 +205,7 @@ def test_a_sequence_that_ran_ahead_of_its_table_hides_no_restore(
     tmp_path: Path, cluster: Postgres
 ) -> None:
     """As in a dump of a busy database, or a standby that took over: PostgreSQL logs it ahead."""
-    where = places_in(tmp_path, cluster.fresh("ahead"))
+    where = paths_in(tmp_path, cluster.fresh("ahead"))
     ledger = Ledger.open(where)
     token = shown(member(ledger))
     ledger.report(token, [now_and(-120), now_and(-60)])
@@ -219,7 +218,7 @@ def test_a_sequence_that_ran_ahead_of_its_table_hides_no_restore(
     with database.writing() as tx:
         tx.execute(update(users).values(state=state))
     database.close()
-    with pytest.raises(Restored, match="ends at entry 2 and had come to 3"):
+    with pytest.raises(LedgerRestoredError, match="ends at entry 2 and had come to 3"):
         Ledger.open(where)
 
 
@@ -227,11 +226,11 @@ def test_a_database_that_was_away_ends_in_an_error_of_ours_and_then_in_none(
     tmp_path: Path, cluster: Postgres
 ) -> None:
     """What looks every second goes on after that; it must not end in the driver's own."""
-    ledger = Ledger.open(places_in(tmp_path, cluster.fresh("away")))
+    ledger = Ledger.open(paths_in(tmp_path, cluster.fresh("away")))
     ledger.catch_up()
     cluster.stop("immediate")
     cluster.start()
-    with pytest.raises(LedgerUnreachable):
+    with pytest.raises(LedgerUnavailableError):
         ledger.catch_up()
     ledger.catch_up()
     ledger.close()
@@ -240,25 +239,25 @@ def test_a_database_that_was_away_ends_in_an_error_of_ours_and_then_in_none(
 def test_pruning_while_others_report_and_forward_waits_for_nobody(
     tmp_path: Path, cluster: Postgres
 ) -> None:
-    ledger = Ledger.open(places_in(tmp_path, cluster.fresh("pruning")))
+    ledger = Ledger.open(paths_in(tmp_path, cluster.fresh("pruning")))
     tokens = [shown(member(ledger, f"user{i}", window="60")) for i in range(6)]
     for i in range(6):
         for _ in range(2):
-            destinations.add(ledger, f"user{i}", "http://127.0.0.1:9/pub", "owntracks")
+            destinations.add_destination(ledger, f"user{i}", "http://127.0.0.1:9/pub", "owntracks")
     from_s = time.time() - DAY_S
     outcomes: list[object] = []
 
     def report() -> None:
         for minute in range(150):
             fix = Fix(*HELSINKI, from_s + 60.0 * minute)
-            outcomes.extend(ledger.report_all([Ask(t, [fix]) for t in reversed(tokens)]))
+            outcomes.extend(ledger.report_all([ReportRequest(t, [fix]) for t in reversed(tokens)]))
 
     reporting = threading.Thread(target=report)
     reporting.start()
     while reporting.is_alive():
         maintenance.prune(ledger, from_s - DAY_S)  # raises if PostgreSQL sees a deadlock
     reporting.join()
-    assert [type(outcome) for outcome in outcomes] == [Reported] * 900
+    assert [type(outcome) for outcome in outcomes] == [ReportResponse] * 900
     seen = cluster.sql("pruning", "SELECT deadlocks FROM pg_stat_database WHERE datname='pruning'")
     assert seen.split() == ["0"]
     ledger.close()
@@ -268,7 +267,7 @@ def test_pruning_and_deleting_raise_no_false_alarm(tmp_path: Path, cluster: Post
     for i, database in enumerate((None, cluster.fresh("forgotten"))):
         folder = tmp_path / str(i)
         folder.mkdir()
-        where = places_in(folder, database)
+        where = paths_in(folder, database)
         ledger = Ledger.open(where)
         for name in ("alice", "bob"):
             ledger.report(shown(member(ledger, name)), [now_and(-60)])
@@ -282,10 +281,10 @@ def test_pruning_and_deleting_raise_no_false_alarm(tmp_path: Path, cluster: Post
 
 def test_who_is_added_after_a_restore_waits_for_the_next_window(tmp_path: Path) -> None:
     spend_back_up_and_restore(tmp_path)
-    told = Ledger.open(places_in(tmp_path), check=False)
-    maintenance.accept(told)
+    told = Ledger.open(paths_in(tmp_path), check=False)
+    maintenance.accept_restored(told)
     told.close()
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     bob = shown(member(ledger, "bob"))  # who may have been there, and spent, after the backup
     assert ledger.report(bob, [now_and(-1)]).answers[0].release is None
     later_s = time.time() + 2 * DAY_S
@@ -297,7 +296,7 @@ def test_who_is_added_after_a_restore_waits_for_the_next_window(tmp_path: Path) 
 
 
 def test_a_restore_under_a_running_ledger_is_noticed(tmp_path: Path) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     ledger = Ledger.open(where)
     token = shown(member(ledger))
     ledger.report(token, [now_and(-120)])
@@ -306,15 +305,15 @@ def test_a_restore_under_a_running_ledger_is_noticed(tmp_path: Path) -> None:
     ledger.report(token, [now_and(-60)])
     with sqlite3.connect(tmp_path / "copy") as raw, sqlite3.connect(tmp_path / "ledger.db") as to:
         raw.backup(to)
-    with pytest.raises(Restored):
+    with pytest.raises(LedgerRestoredError):
         ledger.report(token, [now_and(-30)])
-    with pytest.raises(Restored):
-        ledger.alive()
+    with pytest.raises(LedgerRestoredError):
+        ledger.check_health()
     ledger.close()
 
 
 def test_a_file_put_in_its_place_is_noticed(tmp_path: Path) -> None:
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     token = shown(member(ledger))
     ledger.report(token, [now_and(-120)])
     with sqlite3.connect(tmp_path / "ledger.db") as raw, sqlite3.connect(tmp_path / "copy") as to:
@@ -323,6 +322,6 @@ def test_a_file_put_in_its_place_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "ledger.db-wal").unlink(missing_ok=True)
     (tmp_path / "ledger.db-shm").unlink(missing_ok=True)
     (tmp_path / "copy").replace(tmp_path / "ledger.db")
-    with pytest.raises(Restored):
+    with pytest.raises(LedgerRestoredError):
         ledger.report(token, [now_and(-30)])
     ledger.close()

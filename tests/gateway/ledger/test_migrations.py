@@ -12,11 +12,11 @@ from sqlalchemy import text
 from hereish.gateway.admin import accounts
 from hereish.gateway.ledger import tokens
 from hereish.gateway.ledger.database import Database
-from hereish.gateway.ledger.high_water_mark import Mark, era_after
-from hereish.gateway.ledger.keys import load
+from hereish.gateway.ledger.high_water_mark import HighWaterMark, next_era
+from hereish.gateway.ledger.keys import load_keys
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
-from hereish.gateway.paths import Places
+from hereish.gateway.paths import GatewayPaths
 from tests.support.stage import HELSINKI, policy, shown
 
 _DEVICES = (("phone", 1.0, None), ("tablet", 3.0, None), ("lost phone", 4.0, 5.0))
@@ -24,30 +24,30 @@ _DEVICES = (("phone", 1.0, None), ("tablet", 3.0, None), ("lost phone", 4.0, 5.0
 
 @pytest.mark.parametrize("places", ["sqlite", "postgresql"], indirect=True)
 def test_a_ledger_of_the_first_tables_keeps_all_and_its_newest_device_is_primary(
-    places: Places,
+    places: GatewayPaths,
 ) -> None:
-    made = {name: tokens.new() for name, _, _ in _DEVICES}
+    made = {name: tokens.generate_token() for name, _, _ in _DEVICES}
     first_tables(places, made)
     ledger = Ledger.open(places)
     assert accounts.primary_device(ledger, "alice") == ("tablet", 3600.0)
-    shown_ = accounts.shown(ledger, "alice")
+    shown_ = accounts.describe_user(ledger, "alice")
     assert [token.device for token in shown_.tokens] == ["phone", "tablet", "lost phone"]
-    assert accounts.shown(ledger, "bob").primary_device is None
+    assert accounts.describe_user(ledger, "bob").primary_device is None
     with ledger.database.reading() as tx:
         assert tx.execute(text("SELECT count(*) FROM receipts")).scalar_one() == 1
     assert ledger.report(shown(made["phone"]), [Fix(*HELSINKI, time.time())]).answers[0].own
     ledger.close()
     again = Ledger.open(places)
-    assert accounts.shown(again, "alice").entries == 1
+    assert accounts.describe_user(again, "alice").entries == 1
     again.close()
 
 
-def first_tables(where: Places, made: dict[str, str]) -> None:
+def first_tables(where: GatewayPaths, made: dict[str, str]) -> None:
     """As the first version left it: tables of revision 0001, a user with devices, one without."""
     database = Database(where.database)
     config = Config()
     config.set_main_option("script_location", "hereish.gateway.ledger:migrations")
-    keys, era = load(where.key_file, create=True), era_after()
+    keys, era = load_keys(where.key_file, create=True), next_era()
     with database.writing() as tx:
         config.attributes["connection"] = tx
         command.upgrade(config, "0001")
@@ -97,4 +97,4 @@ def first_tables(where: Places, made: dict[str, str]) -> None:
             {"key": b"of a free answer"},
         )
     database.close()
-    Mark(where.mark, "a", era, "new").close()
+    HighWaterMark(where.mark_file, "a", era, "new").close()

@@ -20,17 +20,17 @@ from hereish.client import Client, UnavailableError
 from hereish.client.requests import POSITION
 from hereish.errors import ParameterError
 from hereish.gateway.admin import accounts, maintenance
-from hereish.gateway.ledger.high_water_mark import Restored
+from hereish.gateway.ledger.high_water_mark import LedgerRestoredError
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
 from hereish.gateway.ledger.positions import HEADER
-from hereish.gateway.ledger.tokens import Presented
-from hereish.gateway.paths import Places
+from hereish.gateway.ledger.tokens import PresentedToken
+from hereish.gateway.paths import GatewayPaths
 from tests.support.hammering import status
+from tests.support.ledgers import DAY_S
 from tests.support.postgres import Postgres
-from tests.support.stage import HELSINKI, member, places_in, serving, shown
+from tests.support.stage import HELSINKI, member, paths_in, serving, shown
 
-DAY_S = 86_400.0
 NOON_S = (time.time() // DAY_S - 0.5) * DAY_S  # of yesterday
 
 
@@ -38,7 +38,7 @@ NOON_S = (time.time() // DAY_S - 0.5) * DAY_S  # of yesterday
 class Machine:
     """A ledger, its key and its mark, which can be set back together."""
 
-    where: Places
+    where: GatewayPaths
     save: Callable[[], None]
     set_back: Callable[[], None]
 
@@ -52,7 +52,7 @@ def machine(
     disk.mkdir()
     if request.param == "sqlite":
         yield Machine(
-            places_in(disk), lambda: copied(disk, snapshot), lambda: copied(snapshot, disk)
+            paths_in(disk), lambda: copied(disk, snapshot), lambda: copied(snapshot, disk)
         )
         return
     cluster: Postgres = request.getfixturevalue("cluster")
@@ -64,7 +64,7 @@ def machine(
         cluster.sql("postgres", f"CREATE DATABASE {to} TEMPLATE {from_}")
 
     yield Machine(
-        places_in(disk, cluster.fresh(name)),
+        paths_in(disk, cluster.fresh(name)),
         lambda: moved(disk, snapshot, name, f"{name}s"),
         lambda: moved(snapshot, disk, f"{name}s", name),
     )
@@ -75,22 +75,24 @@ def copied(source: Path, target: Path) -> None:
     shutil.copytree(source, target)
 
 
-def spend(ledger: Ledger, token: Presented, number: int, from_s: float = NOON_S) -> str:
+def spend(ledger: Ledger, token: PresentedToken, number: int, from_s: float = NOON_S) -> str:
     """That many releases; the position that the last answer carries."""
     for i in range(number):
         fix = Fix(HELSINKI[0] - i * 0.01, HELSINKI[1], from_s + i)
         reported = ledger.report(token, [fix])
         assert reported.answers[0].own
-    return ledger.position(reported.number)
+    return ledger.position(reported.entry_count)
 
 
-def ask(ledger: Ledger, token: Presented, position: str | None, at_s: float | None = None) -> bool:
+def ask(
+    ledger: Ledger, token: PresentedToken, position: str | None, at_s: float | None = None
+) -> bool:
     """Whether a new report is taken."""
     fix = Fix(*HELSINKI, NOON_S + 3600.0 if at_s is None else at_s)
     return ledger.report(token, [fix], position=position).answers[0].own
 
 
-def after_a_snapshot(machine: Machine, number: int = 6) -> tuple[Presented, str]:
+def after_a_snapshot(machine: Machine, number: int = 6) -> tuple[PresentedToken, str]:
     """Two releases are in the snapshot, which is put back after some more."""
     ledger = Ledger.open(machine.where)
     token = shown(member(ledger))
@@ -110,32 +112,32 @@ def test_a_snapshot_of_the_whole_machine_is_noticed_and_stops_it_for_everybody(
     token, position = after_a_snapshot(machine)
     ledger, other = Ledger.open(machine.where), Ledger.open(machine.where)
     bob = shown(member(ledger, "bob"))
-    with pytest.raises(Restored, match="set back"):
+    with pytest.raises(LedgerRestoredError, match="set back"):
         ask(ledger, token, position)
     for still in (ledger, other):  # also another process
-        with pytest.raises(Restored, match="hereish ledger accept"):
+        with pytest.raises(LedgerRestoredError, match="hereish ledger accept"):
             ask(still, bob, None)
-        with pytest.raises(Restored):
-            still.alive()
+        with pytest.raises(LedgerRestoredError):
+            still.check_health()
     ledger.close()
     other.close()
-    with pytest.raises(Restored, match="a client knows a later state"):
+    with pytest.raises(LedgerRestoredError, match="a client knows a later state"):
         Ledger.open(machine.where)
 
 
 def test_it_goes_on_with_the_next_window_once_it_was_accepted(machine: Machine) -> None:
     token, position = after_a_snapshot(machine)
     ledger = Ledger.open(machine.where)
-    with pytest.raises(Restored):
-        ledger.budget(token, position)
+    with pytest.raises(LedgerRestoredError):
+        ledger.read_state(token, position)
     ledger.close()
     looked = Ledger.open(machine.where, check=False)
-    assert maintenance.status(looked).set_back
-    assert maintenance.status(looked).restored
+    assert maintenance.read_status(looked).set_back
+    assert maintenance.read_status(looked).restored
     with pytest.raises(ParameterError, match="this is a backup"):
-        maintenance.take_as_it_is(looked)
-    maintenance.accept(looked)
-    assert not maintenance.status(looked).restored
+        maintenance.reset_mark(looked)
+    maintenance.accept_restored(looked)
+    assert not maintenance.read_status(looked).restored
     looked.close()
     ledger = Ledger.open(machine.where)
     closed = ledger.report(token, [Fix(*HELSINKI, time.time())], position=position)
@@ -157,7 +159,7 @@ def test_a_ledger_that_has_come_as_far_again_is_known_all_the_same(machine: Mach
     token, position = after_a_snapshot(machine)
     ledger = Ledger.open(machine.where)
     spend(ledger, token, 9, NOON_S + 600.0)
-    with pytest.raises(Restored):
+    with pytest.raises(LedgerRestoredError):
         ask(ledger, token, position)
     ledger.close()
 
@@ -173,7 +175,7 @@ def test_what_the_ledger_has_does_nothing_whoever_shows_it(machine: Machine) -> 
     accounts.delete_user(other, "bob")
     for opened in (ledger, other, Ledger.open(machine.where)):
         for position in held:
-            opened.budget(alice, position)
+            opened.read_state(alice, position)
         opened.close()
 
 
@@ -189,7 +191,7 @@ def test_an_invented_position_does_nothing(machine: Machine, tmp_path: Path) -> 
         folder.mkdir()
         if key is not None:
             shutil.copy(key, folder / "key")
-        stranger = Ledger.open(places_in(folder))
+        stranger = Ledger.open(paths_in(folder))
         strangers.append(spend(stranger, shown(member(stranger)), 5))
         stranger.close()
     flipped = ("A" if sealed[20] != "A" else "B").join((sealed[:20], sealed[21:]))
@@ -204,15 +206,15 @@ def test_an_invented_position_does_nothing(machine: Machine, tmp_path: Path) -> 
     ]
     for i, position in enumerate(invented):
         assert ask(ledger, token, position, NOON_S + 100.0 + i / 10)
-        ledger.budget(token, position)
-    ledger.alive()
+        ledger.read_state(token, position)
+    ledger.check_health()
     ledger.close()
     Ledger.open(machine.where).close()
 
 
 def test_a_process_that_is_behind_by_itself_stops_alone(tmp_path: Path) -> None:
     """The file was moved by copy while a gateway ran: that one is stale, the next is not."""
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     stale = Ledger.open(where)
     token = shown(member(stale))
     spend(stale, token, 1)
@@ -226,15 +228,15 @@ def test_a_process_that_is_behind_by_itself_stops_alone(tmp_path: Path) -> None:
     healthy = Ledger.open(where)
     position = spend(healthy, token, 1, NOON_S + 60.0)
     for _ in range(2):
-        with pytest.raises(Restored, match="another file"):
-            stale.budget(token, position)
+        with pytest.raises(LedgerRestoredError, match="another file"):
+            stale.read_state(token, position)
     assert ask(healthy, token, position)
     stale.close()
     healthy.close()
 
 
 def test_positions_tell_nothing_about_other_users(tmp_path: Path) -> None:
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     alice, bob = shown(member(ledger)), shown(member(ledger, "bob"))
     before = spend(ledger, alice, 2)
     again = ledger.position(2)
@@ -253,7 +255,7 @@ def test_the_era_before_does_nothing_and_a_later_one_tells(machine: Machine) -> 
     token, before = after_a_snapshot(machine)
     machine.save()
     looked = Ledger.open(machine.where, check=False)
-    maintenance.accept(looked)
+    maintenance.accept_restored(looked)
     looked.close()
     ledger = Ledger.open(machine.where)
     ask(ledger, token, before)  # the window is closed, but nothing else is wrong
@@ -261,11 +263,11 @@ def test_the_era_before_does_nothing_and_a_later_one_tells(machine: Machine) -> 
     ledger.close()
     machine.set_back()
     ledger = Ledger.open(machine.where)
-    with pytest.raises(Restored):
+    with pytest.raises(LedgerRestoredError):
         ask(ledger, token, after)
     ledger.close()
     looked = Ledger.open(machine.where, check=False)
-    maintenance.accept(looked)
+    maintenance.accept_restored(looked)
     looked.close()
     ledger = Ledger.open(machine.where)  # of an era that is later than both
     for position in (before, after):
@@ -277,7 +279,7 @@ def test_the_era_before_does_nothing_and_a_later_one_tells(machine: Machine) -> 
 def test_a_clock_that_was_set_back_too_makes_no_era_that_clients_outlive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where = places_in(tmp_path)
+    where = paths_in(tmp_path)
     ledger = Ledger.open(where)
     token = shown(member(ledger))
     spend(ledger, token, 2)
@@ -287,7 +289,7 @@ def test_a_clock_that_was_set_back_too_makes_no_era_that_clients_outlive(
     for days in (2, 1):
         monkeypatch.setattr(time, "time", lambda days=days: now_s + days * DAY_S)
         looked = Ledger.open(where, check=False)
-        maintenance.accept(looked)
+        maintenance.accept_restored(looked)
         if days == 2:
             held = looked.position(0)
             looked.close()
@@ -295,11 +297,11 @@ def test_a_clock_that_was_set_back_too_makes_no_era_that_clients_outlive(
         else:
             looked.close()
     ledger = Ledger.open(where)
-    with pytest.raises(Restored):
+    with pytest.raises(LedgerRestoredError):
         ask(ledger, token, held)
     ledger.close()
     looked = Ledger.open(where, check=False)
-    maintenance.accept(looked)
+    maintenance.accept_restored(looked)
     looked.close()
     ledger = Ledger.open(where)
     ask(ledger, token, held)
@@ -307,7 +309,7 @@ def test_a_clock_that_was_set_back_too_makes_no_era_that_clients_outlive(
 
 
 def test_a_position_that_is_known_costs_no_query(tmp_path: Path) -> None:
-    ledger = Ledger.open(places_in(tmp_path))
+    ledger = Ledger.open(paths_in(tmp_path))
     token = shown(member(ledger))
     spend(ledger, token, 2)
     queries: list[object] = []
@@ -331,7 +333,7 @@ def test_the_gateway_and_its_client_mean_the_same_header() -> None:
 def test_the_client_shows_what_it_holds_and_a_machine_that_was_set_back_stops(
     tmp_path: Path,
 ) -> None:
-    where, kept = places_in(tmp_path / "disk"), tmp_path / "positions"
+    where, kept = paths_in(tmp_path / "disk"), tmp_path / "positions"
     (tmp_path / "disk").mkdir()
     ledger = Ledger.open(where)
     text = member(ledger)
@@ -362,7 +364,14 @@ def test_the_client_shows_what_it_holds_and_a_machine_that_was_set_back_stops(
     done = subprocess.run(  # noqa: S603  # our own command
         [
             *(Path(sys.executable).with_name("hereish"), "ledger", "status"),
-            *("--database", where.database, "--key-file", where.key_file, "--mark", where.mark),
+            *(
+                "--database",
+                where.database,
+                "--key-file",
+                where.key_file,
+                "--mark",
+                where.mark_file,
+            ),
         ],
         capture_output=True,
         text=True,

@@ -10,7 +10,6 @@ import sqlite3
 import struct
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,27 +17,14 @@ from sqlalchemy import event, func, select
 
 from hereish.gateway.admin import accounts, destinations, maintenance
 from hereish.gateway.ledger import health
-from hereish.gateway.ledger.database import LedgerUnreachable
+from hereish.gateway.ledger.database import LedgerUnavailableError
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
 from hereish.gateway.ledger.tables import entries, receipts
-from hereish.gateway.observability.usage import Tallies
+from hereish.gateway.observability.usage import UsageCounts
+from tests.support.ledgers import DAY_S, NOON_S
 from tests.support.postgres import Postgres
-from tests.support.stage import HELSINKI, member, places_in, policy, shown
-
-NOON_S = 1_762_171_200.0
-DAY_S = 86_400.0
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    database = None
-    if request.param == "postgresql":
-        running: Postgres = request.getfixturevalue("cluster")
-        database = running.fresh(f"t{time.time_ns()}")
-    opened = Ledger.open(places_in(tmp_path, database))
-    yield opened
-    opened.close()
+from tests.support.stage import HELSINKI, member, paths_in, policy, shown
 
 
 def rows(ledger: Ledger) -> tuple[int, int]:
@@ -72,7 +58,7 @@ def test_neither_do_those_of_a_window_whose_budget_is_spent(ledger: Ledger, wait
     token = shown(member(ledger))
     for i in range(60):
         spent = ledger.report(token, [Fix(60.0 + i % 2, 25.0, NOON_S + i)])
-    assert spent.standing.exhausted
+    assert spent.budget.exhausted
     if waits:
         accounts.set_policy(ledger, "alice", policy(accuracy_m=4000.0))
     before = rows(ledger)
@@ -121,14 +107,14 @@ class Traces:
 def busy_ledger(ledger: Ledger, number: int) -> dict[str, Traces]:
     """Users who report in turn, some of them forwarded, so that pages are split and reused."""
     rng = random.Random(7)  # noqa: S311  # whose turn it is
-    traces, tokens, tallies = {}, {}, Tallies()
+    traces, tokens, tallies = {}, {}, UsageCounts()
     for i in range(number):
         name = f"Zeb{i:02d}ulon"
         traces[name] = Traces(name)
         tokens[name] = shown(member(ledger, name, f"{name} phone", window="60"))
         traces[name].needles |= {tokens[name].id.encode(), tokens[name].digest}
         if i % 2:
-            destinations.add(ledger, name, "http://127.0.0.1:9/pub", "owntracks")
+            destinations.add_destination(ledger, name, "http://127.0.0.1:9/pub", "owntracks")
     for turn in range(40):
         for name in rng.sample(sorted(tokens), number * 2 // 3):
             fix = Fix(60 + rng.random(), 24.0, NOON_S + 7 * turn, f"{name} {turn}")
@@ -147,7 +133,7 @@ def test_no_byte_of_a_deleted_user_is_left_while_a_gateway_runs(
 ) -> None:
     """By a look at the files, their log and its index; others read and report meanwhile."""
     traces = busy_ledger(ledger, 12)
-    running = Ledger.open(places_in(tmp_path))
+    running = Ledger.open(paths_in(tmp_path))
     keeper = shown(member(running, "keeper"))
     end = threading.Event()
 
@@ -203,13 +189,13 @@ def test_who_cannot_be_scrubbed_is_deleted_all_the_same_and_it_is_said(
         ledger.database.engine, "connect", lambda c, _: c.execute("PRAGMA busy_timeout = 50")
     )
     ledger.database.engine.dispose()
-    with pytest.raises(LedgerUnreachable, match="call this again"):
+    with pytest.raises(LedgerUnavailableError, match="call this again"):
         accounts.delete_user(ledger, gone.name)
-    assert gone.name not in [name for name, _ in accounts.listed(ledger)]
+    assert gone.name not in [name for name, _ in accounts.list_users(ledger)]
     reader.close()
     accounts.delete_user(ledger, gone.name)
     assert set(gone.found(tmp_path).values()) == {0}
-    with pytest.raises(accounts.Unknown):
+    with pytest.raises(accounts.NotFoundError):
         accounts.delete_user(ledger, "nobody")
 
 
@@ -233,36 +219,36 @@ def test_to_ask_whether_it_is_alive_costs_no_query_each(ledger: Ledger) -> None:
     queries: list[object] = []
     event.listen(ledger.database.engine, "before_cursor_execute", lambda *a: queries.append(a[2]))
     for _ in range(100):
-        ledger.alive()
+        ledger.check_health()
     assert 0 < len(queries) < 10
 
 
 def test_a_dead_database_is_noticed_in_time_and_so_is_its_return(
     tmp_path: Path, cluster: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ledger = Ledger.open(places_in(tmp_path, cluster.fresh(f"t{time.time_ns()}")))
+    ledger = Ledger.open(paths_in(tmp_path, cluster.fresh(f"t{time.time_ns()}")))
     clock_s = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: clock_s)
-    ledger.alive()
+    ledger.check_health()
     cluster.stop("immediate")
     try:
-        ledger.alive()  # as it was within the stated time
-        clock_s += health.LOOK_S + 0.1
+        ledger.check_health()  # as it was within the stated time
+        clock_s += health.MAX_AGE_S + 0.1
         for _ in range(3):
-            with pytest.raises(LedgerUnreachable):
-                ledger.alive()
+            with pytest.raises(LedgerUnavailableError):
+                ledger.check_health()
     finally:
         cluster.start()
-    clock_s += health.LOOK_S + 0.1
-    ledger.alive()
+    clock_s += health.MAX_AGE_S + 0.1
+    ledger.check_health()
     with monkeypatch.context() as patch:  # the look of every second finds out for all
         patch.setattr(ledger.mark, "value", lambda: int("not a number"))
         with pytest.raises(ValueError, match="invalid literal"):
             ledger.catch_up()
-    with pytest.raises(LedgerUnreachable):
-        ledger.alive()
+    with pytest.raises(LedgerUnavailableError):
+        ledger.check_health()
     ledger.catch_up()
-    ledger.alive()
+    ledger.check_health()
     ledger.close()
 
 
@@ -282,13 +268,13 @@ def test_a_database_that_does_not_answer_holds_up_one_of_those_who_ask(
     live.check()
     answers.clear()
     asked.clear()
-    clock_s += health.LOOK_S + 0.1
+    clock_s += health.MAX_AGE_S + 0.1
     stuck = threading.Thread(target=live.check)
     stuck.start()
     assert asked.wait(30)
     live.check()  # not yet too long
-    clock_s += health.ANSWER_S
-    with pytest.raises(LedgerUnreachable, match="not answered"):
+    clock_s += health.MAX_PROBE_S
+    with pytest.raises(LedgerUnavailableError, match="not answered"):
         live.check()
     answers.set()
     stuck.join()

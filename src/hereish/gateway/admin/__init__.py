@@ -1,1 +1,1 @@
-"""What an operator does: users, destinations, maintenance."""
+"""Administration: users, destinations, maintenance."""

@@ -1,41 +1,42 @@
-"""Users, their policies and tokens: what an operator does."""
+"""Users, their policies and tokens, for the operator."""
 
 from __future__ import annotations
 
 import time
 import unicodedata
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from hereish.core.windows import NoReset
 from hereish.errors import HereishError, ParameterError
 from hereish.gateway.ledger import tokens
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.policy import Policy
+from hereish.gateway.ledger.queries import UserRow, find_user, list_tokens, lock_user_of_token
 from hereish.gateway.ledger.tables import (
     counts,
     destinations,
     entries,
-    forget,
     policies,
+    raise_forgotten,
     receipts,
     removed,
     users,
 )
 from hereish.gateway.ledger.tables import ledger as ledger_row
 from hereish.gateway.ledger.tables import tokens as token_rows
-from hereish.gateway.ledger.user_state import Standing
+from hereish.gateway.ledger.user_state import BudgetStatus
 
-_LONGEST_NAME = 64
-_LONGEST_SILENCE_S = 30 * 86400.0
-
-
-class Unknown(HereishError):  # noqa: N818  # it says what it is
-    """There is no such user or token."""
+_MAX_NAME = 64
+_MAX_SILENCE_S = 30 * 86400.0
 
 
-class TokenRow(NamedTuple):
+class NotFoundError(HereishError):
+    """No such user, device, token or destination."""
+
+
+class TokenInfo(NamedTuple):
     """A token as its operator may see it."""
 
     id: str
@@ -46,7 +47,7 @@ class TokenRow(NamedTuple):
     show_release: bool
 
 
-class Account(NamedTuple):
+class UserOverview(NamedTuple):
     """A user as the operator may see them: no place, not even a released one."""
 
     name: str
@@ -55,40 +56,39 @@ class Account(NamedTuple):
     version: int
     policy: Policy
     waiting: Policy | None  # applies from a later window on
-    standing: Standing
+    budget: BudgetStatus
     guarantee: str
     entries: int
-    tokens: list[TokenRow]
+    tokens: list[TokenInfo]
     primary_device: str | None
     silence_s: float  # of the primary device, before others count
 
 
-def name_of(text: str, what: str = "user") -> str:
-    """A name as it is kept: two spellings of one name would be two budgets."""
+def normalize_name(text: str, what: str = "user") -> str:
+    """A name as it is stored: two spellings of one name would be two budgets."""
     name = unicodedata.normalize("NFC", text.strip())
-    if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or set(name) & set("/:"):
+    if not 0 < len(name) <= _MAX_NAME or not name.isprintable() or set(name) & set("/:"):
         raise ParameterError(
-            f"the name of a {what} has 1 to {_LONGEST_NAME} letters, digits, spaces or signs other "
+            f"the name of a {what} has 1 to {_MAX_NAME} letters, digits, spaces or signs other "
             f"than / and :, found {text!r}"
         )
     return name
 
 
 def add_user(ledger: Ledger, name: str, policy: Policy) -> None:
-    """A user with a first policy."""
-    name = name_of(name)
-    policy.fit()  # says what is wrong with it
+    """Add a user with a first policy."""
+    name = normalize_name(name)
+    policy.build_checked()  # raises what is wrong with it
     now_s = time.time()
     with ledger.database.writing() as tx:
-        gone = select(removed.c.name_key).where(removed.c.name_key == ledger.keys.name(name))
-        if tx.execute(gone).first() is not None:
+        if _was_removed(ledger, tx, name):
             raise ParameterError(
                 f"{name!r} was deleted, and a new user of that name would get a second budget for "
                 "the same days; choose another name"
             )
         if tx.execute(select(users.c.id).where(users.c.name == name)).first() is not None:
             raise ParameterError(f"there is a user {name!r} already")
-        # They may have been here before a restore, which has forgotten them and what they spent.
+        # They may have been here before a restore, which lost them and what they spent.
         closed_s = tx.execute(select(ledger_row.c.closed_s)).scalar()
         if closed_s is not None and policy.window == "none":
             raise ParameterError(
@@ -112,18 +112,18 @@ def _add_policy(tx: Connection, user_id: int, version: int, policy: Policy, now_
 
 
 def set_policy(ledger: Ledger, name: str, policy: Policy) -> int:
-    """Another policy for a user; returns its version.
+    """Set another policy for a user; returns its version.
 
     It applies from the first window on that begins after the present one has ended, and that
     holds no report of the present policy: so no window is paid twice.
     """
-    mechanism = policy.fit()
+    mechanism = policy.build_checked()
     with ledger.database.writing() as tx:
-        user = _locked(tx, name)
+        user = require_user(tx, name, lock=True)
         # Before the first report nothing was paid, unless by a ledger that a restore has lost.
         begun = user.state is not None or user.closed_s is not None
         if begun:
-            present = ledger.rules_of(tx, user.policy_id).mechanism
+            present = ledger.policies.read(tx, user.policy_id).mechanism
             if any(isinstance(m.window, NoReset) for m in (present, mechanism)):
                 raise ParameterError(
                     "one budget for ever has no next window, so a policy with window none can "
@@ -140,81 +140,82 @@ def set_policy(ledger: Ledger, name: str, policy: Policy) -> int:
         return version
 
 
-def listed(ledger: Ledger) -> list[tuple[str, float | None]]:
+def list_users(ledger: Ledger) -> list[tuple[str, float | None]]:
     """Names, and since when they are disabled, if they are."""
     with ledger.database.reading() as tx:
         rows = tx.execute(select(users.c.name, users.c.disabled_s).order_by(users.c.name))
         return [(row.name, row.disabled_s) for row in rows]
 
 
-def shown(ledger: Ledger, name: str, now_s: float | None = None) -> Account:
+def describe_user(ledger: Ledger, name: str, now_s: float | None = None) -> UserOverview:
     """What an operator may know about a user."""
     with ledger.database.reading() as tx:
-        user = _found(tx, name)
-        book = ledger.book(tx, user)
+        user = require_user(tx, name)
+        state = ledger.policies.load_state(tx, user)
         number = select(func.count()).select_from(entries).where(entries.c.user_id == user.id)
-        keys = select(token_rows).where(token_rows.c.user_id == user.id)
-        return Account(
+        return UserOverview(
             name=user.name,
             created_s=user.created_s,
             disabled_s=user.disabled_s,
-            version=book.rules.version,
-            policy=book.rules.policy,
-            waiting=None if book.following is None else book.following.policy,
-            standing=book.standing(time.time() if now_s is None else now_s),
-            guarantee=book.rules.mechanism.guarantee,
+            version=state.policy.version,
+            policy=state.policy.settings,
+            waiting=None if state.next_policy is None else state.next_policy.settings,
+            budget=state.budget_at(time.time() if now_s is None else now_s),
+            guarantee=state.policy.mechanism.guarantee,
             entries=tx.execute(number).scalar_one(),
             tokens=[
-                TokenRow(
-                    row.id,
-                    row.device,
-                    row.created_s,
-                    row.revoked_s,
-                    row.passphrase is not None,
-                    row.show_release,
+                TokenInfo(
+                    token.id,
+                    token.device,
+                    token.created_s,
+                    token.revoked_s,
+                    token.passphrase is not None,
+                    token.show_release,
                 )
-                for row in tx.execute(keys.order_by(token_rows.c.created_s))
+                for token in list_tokens(tx, user.id)
             ],
             primary_device=user.primary_device,
-            silence_s=book.silence_s,
+            silence_s=state.silence_s,
         )
 
 
 def set_disabled(ledger: Ledger, name: str, disabled: bool) -> None:
     """A disabled user's tokens are refused, and nothing is forwarded."""
     with ledger.database.writing() as tx:
-        user = _locked(tx, name)
+        user = require_user(tx, name, lock=True)
         at_s = (user.disabled_s or time.time()) if disabled else None
         tx.execute(update(users).where(users.c.id == user.id).values(disabled_s=at_s))
 
 
 def delete_user(ledger: Ledger, name: str) -> None:
-    """Forget a user and all that was released. Only a keyed hash of the name stays.
+    """Delete a user and all that was released. Only a keyed hash of the name stays.
 
     With SQLite no byte of it is left in the database and its log, not even where earlier versions
     have left some. PostgreSQL keeps deleted rows in its files until it needs the space.
     """
     with ledger.database.writing() as tx:
-        gone = select(removed.c.name_key).where(
-            removed.c.name_key == ledger.keys.name(name_of(name))
-        )
-        if tx.execute(gone).first() is None:
+        if not _was_removed(ledger, tx, normalize_name(name)):
             _delete(ledger, tx, name)
-    ledger.database.scrub()  # also if only that had failed before
+    ledger.database.vacuum()  # also if only that had failed before
+
+
+def _was_removed(ledger: Ledger, tx: Connection, name: str) -> bool:
+    key = ledger.keys.name_key(name)
+    return tx.execute(select(removed).where(removed.c.name_key == key)).first() is not None
 
 
 def _delete(ledger: Ledger, tx: Connection, name: str) -> None:
-    user = _locked(tx, name)
-    theirs = select(func.max(entries.c.id)).where(entries.c.user_id == user.id)
-    last = tx.execute(theirs).scalar() or 0
+    user = require_user(tx, name, lock=True)
+    newest = select(func.max(entries.c.id)).where(entries.c.user_id == user.id)
+    last = tx.execute(newest).scalar() or 0
     # The outbox goes with its destinations: in that order, as deliveries lock them.
     for table in (destinations, counts, receipts, entries, token_rows, policies):
         tx.execute(delete(table).where(table.c.user_id == user.id))
     tx.execute(delete(users).where(users.c.id == user.id))
-    tx.execute(forget, {"number": last})  # last of all, as those who prune
+    tx.execute(raise_forgotten, {"number": last})  # last of all, as those who prune
     tx.execute(
         insert(removed),
-        {"name_key": ledger.keys.name(user.name), "removed_s": time.time()},
+        {"name_key": ledger.keys.name_key(user.name), "removed_s": time.time()},
     )
 
 
@@ -227,20 +228,20 @@ def new_token(
     show_release: bool = False,
     primary: bool = False,
 ) -> str:
-    """A token for a device of a user. Nobody can see it a second time.
+    """Issue a token for a device of a user. It is returned once and cannot be read again.
 
     The device becomes the primary one, unless another was chosen; with `primary` it is chosen.
     """
-    device = name_of(device, "device")
-    token = tokens.new()
-    presented = tokens.presented(token)
+    device = normalize_name(device, "device")
+    token = tokens.generate_token()
+    presented = tokens.parse_token(token)
     if presented is None:
         raise RuntimeError("a new token has the shape of one")
     with ledger.database.writing() as tx:
-        user = _locked(tx, name)
+        user = require_user(tx, name, lock=True)
         sealed = None
         if passphrase is not None:
-            sealed = ledger.keys.seal(passphrase, about=f"passphrase {presented.id}")
+            sealed = ledger.keys.seal(passphrase, context=f"passphrase {presented.id}")
         tx.execute(
             insert(token_rows),
             {
@@ -268,24 +269,24 @@ class PrimaryDevice(NamedTuple):
 def primary_device(ledger: Ledger, name: str) -> PrimaryDevice:
     """Whose reports count."""
     with ledger.database.reading() as tx:
-        user = _found(tx, name)
-        return PrimaryDevice(user.primary_device, ledger.book(tx, user).silence_s)
+        user = require_user(tx, name)
+        return PrimaryDevice(user.primary_device, ledger.policies.load_state(tx, user).silence_s)
 
 
 def set_primary(
     ledger: Ledger, name: str, device: str, *, silence_s: float | None = None
 ) -> PrimaryDevice:
-    """Have the reports of this device count, and others only when it was silent for that long.
+    """Let the reports of this device count, and others only after it was silent for that long.
 
-    `silence_s` None leaves that as it is.
+    With `silence_s` None that setting stays as it is.
     """
-    device = name_of(device, "device")
-    if silence_s is not None and not 0.0 <= silence_s <= _LONGEST_SILENCE_S:
+    device = normalize_name(device, "device")
+    if silence_s is not None and not 0.0 <= silence_s <= _MAX_SILENCE_S:
         raise ParameterError(f"the silence must lie between 0 and 30 days, found {silence_s!r} s")
     with ledger.database.writing() as tx:
-        user = _locked(tx, name)
-        if device not in _devices(tx, user.id):
-            raise Unknown(
+        user = require_user(tx, name, lock=True)
+        if device not in _list_devices(tx, user.id):
+            raise NotFoundError(
                 f"{name!r} has no device {device!r} with a token that is not revoked; 'hereish "
                 "user show' lists them, and 'hereish token new' makes one"
             )
@@ -295,7 +296,7 @@ def set_primary(
     return primary_device(ledger, name)
 
 
-def _devices(tx: Connection, user_id: int) -> list[str]:
+def _list_devices(tx: Connection, user_id: int) -> list[str]:
     """The devices that can report, newest token first."""
     valid = (token_rows.c.user_id == user_id, token_rows.c.revoked_s.is_(None))
     newest = (token_rows.c.created_s.desc(), token_rows.c.id)
@@ -306,38 +307,28 @@ def _set_primary(
     tx: Connection, user_id: int, chosen: str | None, newest: str | None = None
 ) -> None:
     """The chosen device if it can report, else the one with the newest token."""
-    able = _devices(tx, user_id)
+    able = _list_devices(tx, user_id)
     primary = chosen if chosen in able else newest or next(iter(able), None)
     change = update(users).where(users.c.id == user_id)
     tx.execute(change.values(chosen_device=chosen, primary_device=primary))
 
 
 def revoke_token(ledger: Ledger, token_id: str) -> None:
-    """A token that is never taken again. Takes the id, or the whole token."""
-    whole = tokens.presented(token_id)
-    known = whole.id if whole is not None else token_id.removeprefix("hereish_")
+    """Refuse a token for ever. Takes its id, or all of it."""
+    parsed = tokens.parse_token(token_id)
+    known = parsed.id if parsed is not None else token_id.removeprefix("hereish_")
     with ledger.database.writing() as tx:
-        owner = select(token_rows.c.user_id).where(token_rows.c.id == known).scalar_subquery()
-        user = tx.execute(select(users).where(users.c.id == owner).with_for_update()).one_or_none()
+        user = lock_user_of_token(tx, known)
         if user is None:
-            raise Unknown("there is no such token; 'hereish user show NAME' lists their ids")
-        row = tx.execute(select(token_rows).where(token_rows.c.id == known)).one()
-        if row.revoked_s is None:
-            change = update(token_rows).where(token_rows.c.id == known)
-            tx.execute(change.values(revoked_s=time.time()))
+            raise NotFoundError("there is no such token; 'hereish user show NAME' lists their ids")
+        valid = (token_rows.c.id == known, token_rows.c.revoked_s.is_(None))
+        if tx.execute(update(token_rows).where(*valid).values(revoked_s=time.time())).rowcount:
             _set_primary(tx, user.id, user.chosen_device)
 
 
-def _found(tx: Connection, name: str) -> Row[Any]:
-    return _one(tx, select(users).where(users.c.name == name_of(name)), name)
-
-
-def _locked(tx: Connection, name: str) -> Row[Any]:
-    return _one(tx, select(users).where(users.c.name == name_of(name)).with_for_update(), name)
-
-
-def _one(tx: Connection, query: Any, name: str) -> Row[Any]:
-    user: Row[Any] | None = tx.execute(query).one_or_none()
+def require_user(tx: Connection, name: str, *, lock: bool = False) -> UserRow:
+    """The user of this name; with `lock` nobody reports for them until the transaction ends."""
+    user = find_user(tx, normalize_name(name), lock=lock)
     if user is None:
-        raise Unknown(f"there is no user {name!r}; 'hereish user list' lists them")
+        raise NotFoundError(f"there is no user {name!r}; 'hereish user list' lists them")
     return user

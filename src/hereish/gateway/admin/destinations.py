@@ -1,4 +1,4 @@
-"""Where releases go on to: what an operator adds, sees and removes."""
+"""Destinations: where releases are forwarded to, as an operator adds, lists and removes them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit, urlunsplit
 
 import httpx
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from hereish.errors import ParameterError
-from hereish.gateway.admin.accounts import Unknown, name_of
-from hereish.gateway.ledger.keys import Keys, KeyTrouble
+from hereish.gateway.admin.accounts import NotFoundError, require_user
+from hereish.gateway.ledger.keys import Keys, LedgerKeyError
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.tables import destinations, outbox, users
 
-Format = Literal["owntracks", "overland", "mqtt", "osmand"]
+DestinationFormat = Literal["owntracks", "overland", "mqtt", "osmand"]
 _EXAMPLES = {
     "owntracks": "https://host/pub",
     "overland": "https://host/path",
@@ -32,16 +32,16 @@ _PORTS = {"http": 80, "https": 443, "mqtt": 1883, "mqtts": 8883}
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 # They are made from the message, or have a parameter of their own.
 _OUR_HEADERS = {"host", "content-length", "content-type", "transfer-encoding", "authorization"}
-_LONGEST_TOPIC = 65_535
+_MAX_TOPIC_BYTES = 65_535
 _DEVICE = re.compile(r"[A-Za-z0-9._@:-]{1,100}")  # no sign that means something in an address
 _OSMAND_IDS, _OSMAND_FIELDS = {"id", "deviceid"}, {"lat", "lon", "location", "timestamp"}
 
 
 @dataclass(frozen=True, repr=False)
-class Target:
-    """A destination as the sender needs it. Secret: the address may hold a key, too."""
+class DestinationTarget:
+    """A destination as the sender needs it. Secret: even the address may hold a key."""
 
-    format: Format
+    format: DestinationFormat
     address: str  # without user and password
     username: str | None = None
     password: str | None = None
@@ -84,11 +84,11 @@ class Target:
         return None if named else self.device or NAME
 
     @property
-    def shown(self) -> str:
+    def display_address(self) -> str:
         """The address for a listing. A path or a query may be a key, so they stay out of it."""
         parts = urlsplit(self.address)
-        more = parts.path.strip("/") or parts.query
-        return urlunsplit((parts.scheme, parts.netloc, "/…" if more else "/", "", ""))
+        hidden = parts.path.strip("/") or parts.query
+        return urlunsplit((parts.scheme, parts.netloc, "/…" if hidden else "/", "", ""))
 
     @property
     def note(self) -> str | None:
@@ -105,14 +105,14 @@ class Target:
         return "; ".join(notes) or None
 
     def _names_user(self) -> bool:
-        return _limit(self.address, self.headers, "u") is not None
+        return _limit_header(self.address, self.headers, "u") is not None
 
     def seal(self, keys: Keys, user_id: int) -> bytes:
-        return keys.seal(json.dumps(asdict(self)), about=f"destination {user_id}")
+        return keys.seal(json.dumps(asdict(self)), context=f"destination {user_id}")
 
     @classmethod
-    def unseal(cls, keys: Keys, sealed: bytes, user_id: int) -> Target:
-        return cls(**json.loads(keys.open(sealed, about=f"destination {user_id}")))
+    def unseal(cls, keys: Keys, sealed: bytes, user_id: int) -> DestinationTarget:
+        return cls(**json.loads(keys.open(sealed, context=f"destination {user_id}")))
 
 
 class Destination(NamedTuple):
@@ -129,7 +129,7 @@ class Destination(NamedTuple):
     trouble: str | None
 
 
-def add(
+def add_destination(
     ledger: Ledger,
     user: str,
     address: str,
@@ -144,11 +144,11 @@ def add(
 ) -> int:
     """Send this user's releases from now on to an address, too. Returns the destination's number.
 
-    OwnTracks' Recorder and Home Assistant want to be told a user and a device with each request:
+    OwnTracks' Recorder and Home Assistant need a user and a device with each request:
     headers={"X-Limit-U": …, "X-Limit-D": …}. `device` is what other receivers know it by.
     Without `accuracy` the noise radius is not sent: some hide what is not accurate enough for them.
     """
-    target = target_of(
+    target = parse_target(
         address,
         format,
         username=username,
@@ -159,7 +159,7 @@ def add(
         accuracy=accuracy,
     )
     with ledger.database.writing() as tx:
-        user_id = _locked(tx, user)
+        user_id = require_user(tx, user, lock=True).id
         row = {
             "user_id": user_id,
             "format": target.format,
@@ -170,40 +170,38 @@ def add(
             "next_try_s": 0.0,
         }
         added = tx.execute(insert(destinations).returning(destinations.c.id), row).scalar_one()
-        _count(tx, user_id)
+        _update_count(tx, user_id)
         return int(added)
 
 
-def listed(ledger: Ledger, user: str) -> list[Destination]:
+def list_destinations(ledger: Ledger, user: str) -> list[Destination]:
     """The destinations of a user, the oldest first."""
     number = select(func.count()).where(outbox.c.destination_id == destinations.c.id)
     with ledger.database.reading() as tx:
-        user_id = tx.execute(select(users.c.id).where(users.c.name == name_of(user))).scalar()
-        if user_id is None:
-            raise _no_user(user)
+        user_id = require_user(tx, user).id
         found = (
             select(destinations, number.scalar_subquery().label("waiting"))
             .where(destinations.c.user_id == user_id)
             .order_by(destinations.c.id)
         )
-        return [_shown(ledger.keys, row) for row in tx.execute(found)]
+        return [_describe(ledger.keys, row) for row in tx.execute(found)]
 
 
-def remove(ledger: Ledger, user: str, destination_id: int) -> None:
+def remove_destination(ledger: Ledger, user: str, destination_id: int) -> None:
     """Send nothing there any more, not even what waits."""
     with ledger.database.writing() as tx:
-        user_id = _locked(tx, user)
+        user_id = require_user(tx, user, lock=True).id
         gone = tx.execute(
             delete(destinations).where(
                 destinations.c.id == destination_id, destinations.c.user_id == user_id
             )
         )
         if gone.rowcount == 0:
-            raise Unknown(f"{user!r} has no destination {destination_id}")
-        _count(tx, user_id)
+            raise NotFoundError(f"{user!r} has no destination {destination_id}")
+        _update_count(tx, user_id)
 
 
-def target_of(
+def parse_target(
     address: str,
     format: str,  # noqa: A002  # its name everywhere
     *,
@@ -213,9 +211,9 @@ def target_of(
     headers: Mapping[str, str] | None = None,
     device: str | None = None,
     accuracy: bool = True,
-) -> Target:
-    """A target, or what is wrong with it. The words never repeat the address: it may be a key."""
-    kind = next((known for known in get_args(Format) if known == format), None)
+) -> DestinationTarget:
+    """A target, or what is wrong with it; errors never repeat the address: it may be a key."""
+    kind = next((known for known in get_args(DestinationFormat) if known == format), None)
     if kind is None:
         raise ParameterError(f"format must be one of {', '.join(_EXAMPLES)}, found {format!r}")
     parts = _split(address, kind)
@@ -238,7 +236,7 @@ def target_of(
         raise ParameterError("a device is 1 to 100 letters, digits or signs of . _ @ : -")
     if device is not None and kind == "mqtt":
         raise ParameterError("over MQTT the device is in the topic; give it in the address")
-    return Target(
+    return DestinationTarget(
         kind,
         bare,
         username,
@@ -253,11 +251,11 @@ def target_of(
 
 def _message_topic(address: str, headers: Mapping[str, str] | None, device: str | None) -> str:
     """What OwnTracks would call itself: as its headers say, since receivers look at either."""
-    user = _limit(address, headers, "u") or NAME
-    return f"owntracks/{user}/{_limit(address, headers, 'd') or device or NAME}"
+    user = _limit_header(address, headers, "u") or NAME
+    return f"owntracks/{user}/{_limit_header(address, headers, 'd') or device or NAME}"
 
 
-def _limit(address: str, headers: Mapping[str, str] | None, name: str) -> str | None:
+def _limit_header(address: str, headers: Mapping[str, str] | None, name: str) -> str | None:
     """The user or the device that OwnTracks' headers or the query name."""
     for header, value in (headers or {}).items():
         if header.lower() == f"x-limit-{name}":
@@ -265,7 +263,7 @@ def _limit(address: str, headers: Mapping[str, str] | None, name: str) -> str | 
     return next(iter(parse_qs(urlsplit(address).query).get(name, ())), None)
 
 
-def _split(address: str, kind: Format) -> SplitResult:
+def _split(address: str, kind: DestinationFormat) -> SplitResult:
     schemes = ("mqtt", "mqtts") if kind == "mqtt" else ("http", "https")
     expected = f"the address for {kind} must be like {_EXAMPLES[kind]}"
     try:
@@ -284,7 +282,7 @@ def _split(address: str, kind: Format) -> SplitResult:
         raise ParameterError(f"{expected}, without lat, lon and timestamp; found some of them")
     if kind == "mqtt":
         topic = unquote(parts.path[1:])
-        if not topic or set(topic) & set("+#\0") or len(topic.encode()) > _LONGEST_TOPIC:
+        if not topic or set(topic) & set("+#\0") or len(topic.encode()) > _MAX_TOPIC_BYTES:
             raise ParameterError(f"{expected}; found no topic after the host, or + or # in it")
         if parts.query or parts.fragment:
             raise ParameterError(f"{expected}; found ? or # in it")
@@ -292,14 +290,14 @@ def _split(address: str, kind: Format) -> SplitResult:
 
 
 def _check_credentials(
-    kind: Format, username: str | None, password: str | None, bearer: str | None
+    kind: DestinationFormat, username: str | None, password: str | None, bearer: str | None
 ) -> None:
     if bearer is not None and not re.fullmatch(r"[!-~]+", bearer):
         raise ParameterError("a bearer token has letters, digits and signs, and no spaces")
     if kind != "mqtt" and ":" in (username or ""):
         raise ParameterError("a user for HTTP has no colon in it")
-    for told in (username, password):
-        if told is not None and not told.isprintable():
+    for text in (username, password):
+        if text is not None and not text.isprintable():
             raise ParameterError("a user or password has only signs that can be printed")
 
 
@@ -313,12 +311,12 @@ def _check_header(name: str, value: str) -> None:
         raise ParameterError(f"the value of the header {name} must be one line of ASCII")
 
 
-def _shown(keys: Keys, row: Any) -> Destination:
+def _describe(keys: Keys, row: Row[Any]) -> Destination:
     try:
-        target = Target.unseal(keys, row.sealed, row.user_id)
-        address, note = target.shown, target.note
-    except KeyTrouble as trouble:
-        address, note = "…", str(trouble)
+        target = DestinationTarget.unseal(keys, row.sealed, row.user_id)
+        address, note = target.display_address, target.note
+    except LedgerKeyError as error:
+        address, note = "…", str(error)
     return Destination(
         id=row.id,
         format=row.format,
@@ -332,20 +330,7 @@ def _shown(keys: Keys, row: Any) -> Destination:
     )
 
 
-def _locked(tx: Connection, user: str) -> int:
-    """The user's number; nobody reports for the user until the transaction ends."""
-    locked = select(users.c.id).where(users.c.name == name_of(user)).with_for_update()
-    user_id = tx.execute(locked).scalar()
-    if user_id is None:
-        raise _no_user(user)
-    return int(user_id)
-
-
-def _no_user(user: str) -> Unknown:
-    return Unknown(f"there is no user {user!r}; 'hereish user list' lists them")
-
-
-def _count(tx: Connection, user_id: int) -> None:
+def _update_count(tx: Connection, user_id: int) -> None:
     number = select(func.count()).where(destinations.c.user_id == user_id).scalar_subquery()
     tx.execute(update(users).where(users.c.id == user_id).values(forwards=number))
 

@@ -1,23 +1,23 @@
-"""What an operator does to a whole ledger: look at it, forget old things, go on after a restore."""
+"""Maintenance of a ledger: its status, pruning, and how to go on after a restore."""
 
 from __future__ import annotations
 
 import time
 from typing import NamedTuple
 
-from sqlalchemy import Connection, delete, func, select, text, update
+from sqlalchemy import Connection, Table, delete, func, select, text, update
 
 from hereish.errors import ParameterError
-from hereish.gateway.ledger.database import Position, position
-from hereish.gateway.ledger.high_water_mark import LOST, SET_BACK, count_of, era_after
+from hereish.gateway.ledger.database import LedgerProgress, read_progress
+from hereish.gateway.ledger.high_water_mark import LOST, SET_BACK, era_count, next_era
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.tables import (
     counts,
     destinations,
     entries,
-    forget,
     outbox,
     policies,
+    raise_forgotten,
     receipts,
     removed,
     tokens,
@@ -27,7 +27,7 @@ from hereish.gateway.ledger.tables import ledger as ledger_row
 from hereish.gateway.ledger.transaction import AHEAD_S
 
 
-class Status(NamedTuple):
+class LedgerStatus(NamedTuple):
     """Numbers about a ledger."""
 
     users: int
@@ -53,28 +53,33 @@ class Status(NamedTuple):
         return self.last < self.mark or self.another_era
 
 
-def status(ledger: Ledger) -> Status:
-    mark = ledger.mark.value()  # before one looks: others go on
+def read_status(ledger: Ledger) -> LedgerStatus:
+    mark = ledger.mark.value()  # before the ledger is read: others go on
     with ledger.database.reading() as tx:
+        progress = _progress(ledger, tx)
+        return LedgerStatus(
+            users=_count_rows(tx, users),
+            tokens=_count_rows(tx, tokens),
+            entries=_count_rows(tx, entries),
+            waiting=_count_rows(tx, outbox),
+            last=progress.last,
+            mark=mark,
+            another_era=progress.era != ledger.mark.era,
+        )
 
-        def rows(table: object) -> int:
-            found = select(func.count()).select_from(table)  # type: ignore[arg-type]  # a table
-            return int(tx.execute(found).scalar_one())
 
-        numbers = [rows(table) for table in (users, tokens, entries, outbox)]
-        a, b, c, d = numbers
-        found = _position(ledger, tx)
-        return Status(a, b, c, d, found.last, mark, found.era != ledger.mark.era)
+def _count_rows(tx: Connection, table: Table) -> int:
+    return int(tx.execute(select(func.count()).select_from(table)).scalar_one())
 
 
 def prune(ledger: Ledger, before_s: float) -> dict[str, int]:
-    """Forget releases, also undelivered ones, ids and counts from before a time. Budgets stay.
+    """Delete releases, also undelivered ones, ids and counts from before a time. Budgets stay.
 
-    What is asked later about a time that was forgotten is answered with nothing, and is free.
+    Later reports for a time that was pruned are answered with nothing, and are free.
     """
     with ledger.database.writing() as tx:
-        # The destinations before all else, as those lock them who deliver and who delete users.
-        # Reports need not wait for that.
+        # The destinations first, in the order in which deliveries and deletions lock them. Reports
+        # need not wait for that.
         tx.execute(
             select(destinations.c.id).order_by(destinations.c.id).with_for_update(key_share=True)
         )
@@ -87,12 +92,12 @@ def prune(ledger: Ledger, before_s: float) -> dict[str, int]:
             "deliveries": delete(outbox).where(outbox.c.at_s < before_s),
         }
         counted = {name: tx.execute(statement).rowcount for name, statement in gone.items()}
-        tx.execute(forget, {"number": max(numbers, default=0)})
-    ledger.database.shrink_log()
+        tx.execute(raise_forgotten, {"number": max(numbers, default=0)})
+    ledger.database.truncate_wal()
     return {"releases": len(numbers)} | counted
 
 
-def accept(ledger: Ledger) -> int:
+def accept_restored(ledger: Ledger) -> int:
     """Go on with a restored ledger; returns how many users it closes windows for.
 
     Nobody knows what was spent after the backup was made. So every window that has begun is taken
@@ -100,23 +105,23 @@ def accept(ledger: Ledger) -> int:
     A new era begins, so that no backup from before can be taken for this ledger.
     """
     with ledger.database.writing() as tx:
-        # In the order in which reports lock them, so that nobody waits for each other.
+        # In the order in which reports lock them, so that nothing deadlocks.
         tx.execute(select(users.c.id).order_by(users.c.id).with_for_update())
-        mark, found = ledger.mark.value(), _position(ledger, tx)
+        mark, progress = ledger.mark.value(), _progress(ledger, tx)
         closed_s = _closing_s(ledger, tx)
         changed = int(tx.execute(update(users).values(closed_s=closed_s)).rowcount)
-        era = era_after(found.era, ledger.mark.era)
+        era = next_era(progress.era, ledger.mark.era)
         tx.execute(update(ledger_row).values(closed_s=closed_s, era=era))
-        last = found.last
+        last = progress.last
         if last < mark < SET_BACK:
-            _move(ledger, tx, mark)
+            _advance_numbers(ledger, tx, mark)
             last = mark
     ledger.mark.reset(era, last)
     return changed
 
 
 def _closing_s(ledger: Ledger, tx: Connection) -> float:
-    """A time that nobody has reported for yet, by whatever tells: clocks are set back, too."""
+    """A time that nobody has reported for yet, by all evidence: clocks are set back, too."""
     made = (entries.c.made_s, entries.c.at_s, policies.c.created_s, removed.c.removed_s)
     known = [tx.execute(select(func.max(column))).scalar() or 0.0 for column in made]
     now_s = max(time.time(), ledger.mark.written_s(), *known)
@@ -124,29 +129,32 @@ def _closing_s(ledger: Ledger, tx: Connection) -> float:
     return max(now_s + AHEAD_S, closed_s)  # phones may have been ahead of the clock
 
 
-def take_as_it_is(ledger: Ledger) -> int:
-    """Put the mark where the ledger stands: its operator says that it is no backup.
+def reset_mark(ledger: Ledger) -> int:
+    """Set the mark to the ledger's last number: its operator asserts that it is no backup.
 
-    Where the mark itself tells that it is one, that is believed and not the operator.
+    Where the mark itself shows that it is one, the mark is believed and not the operator.
     """
-    mark, number = ledger.mark, ledger.mark.value()  # before one looks: others go on
+    mark, number = ledger.mark, ledger.mark.value()  # before the ledger is read: others go on
     with ledger.database.reading() as tx:
-        found = _position(ledger, tx)
-    older = count_of(found.era) <= count_of(mark.era) if found.era != mark.era else None
-    if number != LOST and (found.last < number if older is None else older):
+        progress = _progress(ledger, tx)
+    if progress.era == mark.era:
+        is_backup = progress.last < number
+    else:
+        is_backup = era_count(progress.era) <= era_count(mark.era)
+    if number != LOST and is_backup:
         raise ParameterError(
             "the high-water mark is whole and tells that this is a backup, so it stays; "
             "'hereish ledger accept' goes on with the next windows"
         )
-    mark.reset(found.era, found.last)
-    return found.last
+    mark.reset(progress.era, progress.last)
+    return progress.last
 
 
-def _position(ledger: Ledger, tx: Connection) -> Position:
-    return position(tx, ledger.database.dialect)
+def _progress(ledger: Ledger, tx: Connection) -> LedgerProgress:
+    return read_progress(tx, ledger.database.dialect)
 
 
-def _move(ledger: Ledger, tx: Connection, mark: int) -> None:
+def _advance_numbers(ledger: Ledger, tx: Connection, mark: int) -> None:
     """Numbers go on after the mark, so that none is used for a second release."""
     if not ledger.database.sqlite:
         tx.execute(
@@ -155,7 +163,7 @@ def _move(ledger: Ledger, tx: Connection, mark: int) -> None:
             ),
             {"mark": mark},
         )
-        tx.execute(forget, {"number": mark})
+        tx.execute(raise_forgotten, {"number": mark})
         return
     moved = tx.execute(
         text("UPDATE sqlite_sequence SET seq = :mark WHERE name = 'entries'"), {"mark": mark}

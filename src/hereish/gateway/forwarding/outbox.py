@@ -21,12 +21,12 @@ from typing import Any, NamedTuple, TypeVar
 from sqlalchemy import Connection, bindparam, delete, func, literal, select, update
 
 from hereish.errors import HereishError
-from hereish.gateway.admin.destinations import Target
+from hereish.gateway.admin.destinations import DestinationTarget
 from hereish.gateway.forwarding.senders import BATCH, Go, Parcel, Sender
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.ledger.models import Release
+from hereish.gateway.ledger.models import LedgerRelease
 from hereish.gateway.ledger.tables import destinations, entries, outbox, users
-from hereish.gateway.observability.logs import tell
+from hereish.gateway.observability.logs import log_event
 
 POLL_S = 1.0
 LEASE_S = 120.0
@@ -237,7 +237,7 @@ class Forwarder:
         try:
             return await _in(threads, look)
         except Exception as trouble:  # noqa: BLE001  # another time it may go well
-            tell("nothing can be forwarded", logging.WARNING, words=_fit(trouble))
+            log_event("nothing can be forwarded", logging.WARNING, words=_fit(trouble))
             return []
 
     async def _serve(
@@ -270,13 +270,13 @@ class Forwarder:
         except Exception as trouble:  # noqa: BLE001  # one destination never stops the others
             # What was taken and could not be noted will be sent again when the lease has run out.
             about = {"destination": destination, "words": _fit(trouble)}
-            tell("forwarding interrupted", logging.WARNING, **about)
+            log_event("forwarding interrupted", logging.WARNING, **about)
         return taken
 
     async def _go(self, sender: Sender, lease: _Lease, go: Go) -> str | None:
         """Deliver, and say what went wrong."""
         try:
-            target = Target.unseal(self._ledger.keys, lease.sealed, lease.user_id)
+            target = DestinationTarget.unseal(self._ledger.keys, lease.sealed, lease.user_id)
             await sender.deliver(target, lease.parcels, go)
         except Exception as trouble:  # noqa: BLE001  # one destination never stops the others
             return _fit(trouble)
@@ -309,7 +309,7 @@ class Forwarder:
     def _marked(self, newest: int | None) -> None:
         """Raise the ledger's mark before anything leaves: the report may not have come to that."""
         if newest is not None:
-            self._ledger.mark.reach(newest)
+            self._ledger.mark.raise_to(newest)
 
     def _settled(self, lease: _Lease, go: Go, words: str | None, now_s: float) -> _Lease | None:
         """Forget what was taken and note the outcome. The next lease, if there is more to do."""
@@ -335,7 +335,7 @@ class Forwarder:
             newest = tx.execute(_newest, {"user": lease.user_id}).scalar() if parcels else None
         self._marked(newest)
         if words is not None and tries == 1:
-            tell("not forwarded", logging.WARNING, destination=lease.destination, words=words)
+            log_event("not forwarded", logging.WARNING, destination=lease.destination, words=words)
         return lease._replace(tries=tries, until_s=until_s, parcels=parcels) if parcels else None
 
 
@@ -376,7 +376,7 @@ def _parcels(tx: Connection, destination: int) -> list[Parcel]:
 
 def _parcel(row: Any) -> Parcel:
     # How it came about stays here; the formats do not say it.
-    release = Release(
+    release = LedgerRelease(
         lat=row.lat,
         lon=row.lon,
         at_s=row.at_s,

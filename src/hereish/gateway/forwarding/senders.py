@@ -25,9 +25,9 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from hereish.errors import HereishError
-from hereish.gateway.admin.destinations import Target
+from hereish.gateway.admin.destinations import DestinationTarget
 from hereish.gateway.http.protocols import osmand, overland, owntracks
-from hereish.gateway.ledger.models import Release
+from hereish.gateway.ledger.models import LedgerRelease
 
 BATCH = 100
 """As many releases are handed over at most in one go, and in one request of Overland."""
@@ -54,7 +54,7 @@ class Parcel(NamedTuple):
     """A release that waits."""
 
     id: int
-    release: Release
+    release: LedgerRelease
     device: str
     tid: str | None
 
@@ -97,7 +97,7 @@ class Sender:
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def deliver(self, target: Target, parcels: Sequence[Parcel], go: Go) -> None:
+    async def deliver(self, target: DestinationTarget, parcels: Sequence[Parcel], go: Go) -> None:
         """Send parcels in their order; `go.taken` counts those that the receiver took.
 
         Raises NotTaken at the first one that it did not take. Ends early if `go` is over.
@@ -140,7 +140,7 @@ def _looked_up(host: str | bytes, port: int, go: Go) -> bool:
     return not go.ending
 
 
-def _letters(target: Target, parcels: Sequence[Parcel]) -> Iterator[tuple[int, bytes]]:
+def _letters(target: DestinationTarget, parcels: Sequence[Parcel]) -> Iterator[tuple[int, bytes]]:
     """What is sent at a time, and how many parcels are in it."""
     accuracy = target.accuracy
     if target.format == "overland":
@@ -165,7 +165,7 @@ def _dumped(message: dict[str, Any]) -> bytes:
 
 
 async def _post(
-    target: Target, letters: Iterator[tuple[int, bytes]], go: Go, trust: ssl.SSLContext
+    target: DestinationTarget, letters: Iterator[tuple[int, bytes]], go: Go, trust: ssl.SSLContext
 ) -> None:
     # The transport without a client around it: nothing is redirected, remembered or logged, and
     # no setting of the environment sends a release another way.
@@ -177,7 +177,7 @@ async def _post(
             go.taken += number
 
 
-def _request(target: Target, letter: bytes) -> httpx.Request:
+def _request(target: DestinationTarget, letter: bytes) -> httpx.Request:
     headers = {**(target.headers or {}), "User-Agent": "hereish"}
     method, address, body = "POST", target.address, letter
     if target.format == "osmand":  # PhoneTrack takes nothing else, and Traccar takes it too
@@ -246,7 +246,7 @@ def _words(trouble: BaseException) -> str:
 
 
 def _publish(
-    target: Target, letters: Iterator[tuple[int, bytes]], go: Go, trust: ssl.SSLContext
+    target: DestinationTarget, letters: Iterator[tuple[int, bytes]], go: Go, trust: ssl.SSLContext
 ) -> None:
     """In a thread of its own: the client of MQTT waits for the network where it stands."""
     if not _looked_up(target.host, target.port, go):
@@ -261,7 +261,7 @@ def _publish(
             raise NotTaken("refused by the broker")
 
 
-def _is_older(broker: _Broker, target: Target, go: Go, trust: ssl.SSLContext) -> bool:
+def _is_older(broker: _Broker, target: DestinationTarget, go: Go, trust: ssl.SSLContext) -> bool:
     """Whether a broker says that it does not speak MQTT 5."""
     with suppress(NotTaken):  # who publishes will meet it again
         if broker.answers(_GREETING_S):
@@ -290,7 +290,7 @@ class _Broker:
     """A connection to a broker. Its callbacks run in `loop`, so there is one thread only."""
 
     def __init__(
-        self, target: Target, go: Go, trust: ssl.SSLContext, version: MQTTProtocolVersion
+        self, target: DestinationTarget, go: Go, trust: ssl.SSLContext, version: MQTTProtocolVersion
     ) -> None:
         self._go = go
         self._welcome: bool | None = None

@@ -22,15 +22,16 @@ from hereish.gateway.http.rate_limit import Limiter, whole_s
 from hereish.gateway.http.routes import phones, v1
 from hereish.gateway.http.schemas import SCHEMES
 from hereish.gateway.http.services import Desk, TooOften, desk_of
-from hereish.gateway.ledger.database import LedgerUnreachable
-from hereish.gateway.ledger.group_commit import Clerk
-from hereish.gateway.ledger.high_water_mark import Restored
-from hereish.gateway.ledger.keys import KeyTrouble
-from hereish.gateway.ledger.ledger import Ledger, Refused
-from hereish.gateway.ledger.models import Nonsense
-from hereish.gateway.observability.logs import tell
+from hereish.gateway.ledger.database import LedgerUnavailableError
+from hereish.gateway.ledger.group_commit import GroupCommit
+from hereish.gateway.ledger.high_water_mark import LedgerRestoredError
+from hereish.gateway.ledger.keys import LedgerKeyError
+from hereish.gateway.ledger.ledger import Ledger
+from hereish.gateway.ledger.models import InvalidRequestError
+from hereish.gateway.ledger.queries import TokenRefusedError
+from hereish.gateway.observability.logs import log_event
 from hereish.gateway.observability.metrics import MEDIA_TYPE, Metrics
-from hereish.gateway.observability.usage import Tallies
+from hereish.gateway.observability.usage import UsageCounts
 
 DEFAULT_PER_S = 20.0
 _FLUSH_S = 5.0
@@ -44,7 +45,9 @@ def create_app(
     body_s: float = DEFAULT_BODY_S,
 ) -> FastAPI:
     """The gateway around an open ledger, which it closes when it ends."""
-    desk = Desk(ledger, Clerk(ledger), Limiter(per_s), Metrics(), Tallies(), Forwarder(ledger))
+    desk = Desk(
+        ledger, GroupCommit(ledger), Limiter(per_s), Metrics(), UsageCounts(), Forwarder(ledger)
+    )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -52,13 +55,13 @@ def create_app(
         desk.clerk.start()
         desk.forwarder.start()
         chores.start()
-        tell("started", version=hereish.__version__)
+        log_event("started", version=hereish.__version__)
         yield
         await run_in_threadpool(desk.clerk.stop)
         await run_in_threadpool(chores.stop)
         await run_in_threadpool(desk.forwarder.stop, 5.0)
         ledger.close()
-        tell("stopped")
+        log_event("stopped")
 
     app = FastAPI(
         title="hereish",
@@ -84,7 +87,7 @@ def create_app(
 async def _refusal(request: Request, wrong: Exception) -> Response:
     """Trouble in words of ours. FastAPI's own answers repeat the input."""
     headers: dict[str, str] = {}
-    if isinstance(wrong, Refused):
+    if isinstance(wrong, TokenRefusedError):
         # A browser that is told Basic asks for a password by itself, over the owner's page.
         basic = request.url.path.rstrip("/") == "/owntracks"
         status, headers = 401, {"WWW-Authenticate": 'Basic realm="hereish"' if basic else "Bearer"}
@@ -92,11 +95,11 @@ async def _refusal(request: Request, wrong: Exception) -> Response:
         status, headers = 429, {"Retry-After": whole_s(wrong.wait_s)}
     elif isinstance(wrong, v1.Unfit):
         status = 422
-    elif isinstance(wrong, Nonsense):
+    elif isinstance(wrong, InvalidRequestError):
         status = 413 if wrong.reason == "size" else 400
-    elif isinstance(wrong, LedgerUnreachable | Restored | KeyTrouble):
+    elif isinstance(wrong, LedgerUnavailableError | LedgerRestoredError | LedgerKeyError):
         status, headers = 503, {"Retry-After": "5"}
-        tell("ledger", logging.ERROR, words=str(wrong))
+        log_event("ledger", logging.ERROR, words=str(wrong))
         wrong = HereishError("the ledger cannot be used just now; nothing was released")
     elif isinstance(wrong, RequestValidationError):
         status, wrong = 422, HereishError("a parameter of the address cannot be used")
@@ -119,7 +122,7 @@ def _add_operator(app: FastAPI) -> None:
     @app.get("/readyz", tags=["operator"], responses={503: {"description": "It cannot."}})
     async def readyz(request: Request) -> dict[str, str]:
         """The ledger can be used."""
-        await run_in_threadpool(desk_of(request).ledger.alive)
+        await run_in_threadpool(desk_of(request).ledger.check_health)
         return {"status": "ok"}
 
     @app.get("/metrics", tags=["operator"], response_class=Response)
@@ -193,4 +196,4 @@ class _Chores:
         try:
             chore()
         except Exception as trouble:  # noqa: BLE001  # the next time it may go well
-            tell("chore failed", logging.WARNING, kind=type(trouble).__name__)
+            log_event("chore failed", logging.WARNING, kind=type(trouble).__name__)

@@ -15,7 +15,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hereish.gateway.observability.logs import defect, tell
+from hereish.gateway.observability.logs import describe_exception, log_event
 from hereish.gateway.observability.metrics import Metrics
 
 DEFAULT_BODY_BYTES = 2 * 1024 * 1024  # a thousand features of Overland are well below one MiB
@@ -86,14 +86,14 @@ class Guard:
         except (ClientDisconnect, _Gone):  # nobody waits for the answer, and nothing is wrong here
             status = status or _GONE
         except Exception as wrong:  # noqa: BLE001  # its words may hold a place, so it ends here
-            told = defect(wrong)
+            told = describe_exception(wrong)
             await _answer(sent, status, 500, "a defect of the gateway; it may be sent again")
         route = _route(scope)
         took_s = time.perf_counter() - began_s
         self._metrics.requests.labels(route, str(status)).inc()
         self._metrics.seconds.labels(route).observe(took_s)
         level = logging.ERROR if told or status >= 500 else logging.INFO
-        tell("request", level, route=route, status=status, ms=round(took_s * 1e3, 1), **told)
+        log_event("request", level, route=route, status=status, ms=round(took_s * 1e3, 1), **told)
 
     def _limited(self, receive: Receive) -> Receive:
         size = 0

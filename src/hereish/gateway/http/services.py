@@ -14,12 +14,14 @@ from hereish.errors import HereishError
 from hereish.gateway.forwarding.outbox import Forwarder
 from hereish.gateway.http.rate_limit import Limiter
 from hereish.gateway.ledger import tokens
-from hereish.gateway.ledger.group_commit import Clerk
-from hereish.gateway.ledger.ledger import Ask, Ledger, Refused, Reported
-from hereish.gateway.ledger.models import Fix
-from hereish.gateway.ledger.tokens import Presented
+from hereish.gateway.ledger.group_commit import GroupCommit
+from hereish.gateway.ledger.ledger import Ledger
+from hereish.gateway.ledger.models import Fix, ReportRequest
+from hereish.gateway.ledger.queries import TokenRefusedError
+from hereish.gateway.ledger.tokens import PresentedToken
+from hereish.gateway.ledger.transaction import ReportResponse
 from hereish.gateway.observability.metrics import Metrics
-from hereish.gateway.observability.usage import Tallies, day_of
+from hereish.gateway.observability.usage import UsageCounts, local_day
 
 
 class TooOften(HereishError):  # noqa: N818  # it says what it is
@@ -35,17 +37,17 @@ class Desk:
     """What the routes share."""
 
     ledger: Ledger
-    clerk: Clerk
+    clerk: GroupCommit
     limiter: Limiter
     metrics: Metrics
-    tallies: Tallies
+    tallies: UsageCounts
     forwarder: Forwarder
 
-    def admit(self, shown: str | None) -> Presented:
+    def admit(self, shown: str | None) -> PresentedToken:
         """A token that may go on to the ledger, which says whether it is a true one."""
-        token = tokens.presented(shown) if shown else None
+        token = tokens.parse_token(shown) if shown else None
         if token is None:
-            raise Refused("a token is needed: 'hereish token new' makes one")
+            raise TokenRefusedError("a token is needed: 'hereish token new' makes one")
         wait_s = self.limiter.wait_s(token.digest)
         if wait_s:
             raise TooOften(wait_s)
@@ -53,22 +55,24 @@ class Desk:
 
     async def report(
         self,
-        token: Presented,
+        token: PresentedToken,
         fixes: Sequence[Fix],
         *,
         tid: str | None = None,
         answers: bool = True,
         position: str | None = None,
-    ) -> Reported:
+    ) -> ReportResponse:
         """Through the ledger, off the loop. What is more than a token may send has to wait."""
         wait_s = self.limiter.wait_s(token.digest, len(fixes), counted=1)
         if wait_s:
             raise TooOften(wait_s)
-        reported = await self.clerk.report(Ask(token, fixes, tid, answers, position=position))
+        reported = await self.clerk.report(
+            ReportRequest(token, fixes, tid, answers, position=position)
+        )
         for outcome, number in Counter(answer.outcome for answer in reported.answers).items():
             self.metrics.points.labels(outcome).inc(number)
         fresh = any(answer.own and answer.outcome != "again" for answer in reported.answers)
-        day = day_of(reported.policy.time_zone)
+        day = local_day(reported.policy.time_zone)
         self.tallies.add(reported.device, day, len(fixes))
         if fresh:
             self.forwarder.poke()

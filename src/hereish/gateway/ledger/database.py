@@ -16,26 +16,27 @@ from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, exc, make_url, text
 
 from hereish.errors import HereishError, ParameterError
-from hereish.gateway.ledger.high_water_mark import Restored
+from hereish.gateway.ledger.high_water_mark import LedgerRestoredError
+from hereish.gateway.ledger.models import NO_ENTRY, EntryRef
 
 POOL = 8
 _WAIT_S = 10
 _UPGRADE_LOCK = 0x68657265  # any number, the same in all processes
 
 
-class LedgerUnreachable(HereishError):  # noqa: N818  # it says what it is
+class LedgerUnavailableError(HereishError):
     """The database cannot be used just now. Nothing was released.
 
-    `lost` says that the connection broke, so that another one may do.
+    `lost`: the connection broke, so that another one may succeed.
     """
 
-    def __init__(self, words: str, *, lost: bool = False) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, *, lost: bool = False) -> None:
+        super().__init__(message)
         self.lost = lost
 
 
 class Database:
-    """An engine, and how to begin a transaction that may write."""
+    """An engine, and how to begin a transaction that writes."""
 
     def __init__(self, url: str, *, pool: int = POOL) -> None:
         self.engine = _engine(url, pool)
@@ -53,7 +54,7 @@ class Database:
         if self.sqlite:
             _prepare_sqlite(connection)
             self._inode = self._inode or self._inode_now()
-            self.unless_replaced()
+            self.refuse_replaced_file()
         if self.on_connect is not None:
             self.on_connect(connection)
 
@@ -63,10 +64,10 @@ class Database:
         except OSError:
             return None
 
-    def unless_replaced(self) -> None:
+    def refuse_replaced_file(self) -> None:
         """Refuse another file in the place of the one that is open: SQLite would mix them."""
         if self._inode is not None and self._inode != self._inode_now():
-            raise Restored(
+            raise LedgerRestoredError(
                 "another file was put in the ledger's place while it was open. Stop the gateway, "
                 "put a whole backup there without files -wal and -shm, and start it again"
             )
@@ -75,15 +76,15 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """A transaction that may write; it is durable when this ends without an error."""
         if not self.sqlite:
-            with _translated(), self.engine.begin() as connection:  # [L1]
+            with _translate_errors(), self.engine.begin() as connection:  # [L1]
                 yield connection
             return
         # SQLite has one writer at a time. Threads queue here, where waiting is cheap and fair;
         # among processes SQLite itself waits.
         with self._writer:
-            self.unless_replaced()
+            self.refuse_replaced_file()
             with (
-                _translated(),
+                _translate_errors(),
                 self.engine.connect().execution_options(hereish_writes=True) as connection,
                 connection.begin(),
             ):
@@ -92,26 +93,26 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that only reads."""
-        with _translated(), self.engine.connect() as connection:
+        with _translate_errors(), self.engine.connect() as connection:
             yield connection
 
-    def first_contact(self) -> None:
-        """Connect, or say why that cannot be: to the operator, so with the driver's own words."""
+    def check_connection(self) -> None:
+        """Connect, or raise why not: for the operator, so with the driver's own message."""
         if self._file is not None:
-            _reachable(self._file)
+            _create_file(self._file)
         try:
             self.engine.connect().close()
         except exc.DBAPIError as wrong:
             where = self.engine.url.render_as_string(hide_password=True)
             why = str(wrong.orig).strip().splitlines()[0]
-            raise LedgerUnreachable(f"cannot open the ledger {where}: {why}") from None
+            raise LedgerUnavailableError(f"cannot open the ledger {where}: {why}") from None
 
     def upgrade(self) -> None:
-        """Make the tables, or bring those of an earlier version up to date."""
+        """Create the tables, or migrate those of an earlier version."""
         config = Config()
         config.set_main_option("script_location", "hereish.gateway.ledger:migrations")
         with self.writing() as connection:
-            self.keep_others_out(connection)
+            self.lock_ledger(connection)
             config.attributes["connection"] = connection
             try:
                 command.upgrade(config, "head")
@@ -120,42 +121,42 @@ class Database:
                     "the ledger was made by a newer hereish than this one; install that or newer"
                 ) from None
 
-    def keep_others_out(self, tx: Connection) -> None:
-        """Until the transaction ends; on SQLite it does that by itself."""
+    def lock_ledger(self, tx: Connection) -> None:
+        """Keep other processes out until the transaction ends; SQLite does so by itself."""
         if not self.sqlite:
             tx.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _UPGRADE_LOCK})
 
-    def shrink_log(self) -> None:
-        """Have SQLite write its log into the file and empty it: it holds what was deleted.
+    def truncate_wal(self) -> None:
+        """Checkpoint SQLite's write-ahead log and empty it: it holds what was deleted.
 
-        Raises LedgerUnreachable if others read or write all the time.
+        Raises LedgerUnavailableError if others read or write all the time.
         """
         if self.sqlite:
-            self._outside("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._run_outside_transaction("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def scrub(self) -> None:
-        """Have SQLite write the file anew from its rows, and empty the log.
+    def vacuum(self) -> None:
+        """Have SQLite rewrite the file from its rows, and empty the log.
 
         Pages that were split or merged may hold what was deleted since. Others wait meanwhile.
         """
         if self.sqlite:
-            self._outside("VACUUM")
-            self.shrink_log()
+            self._run_outside_transaction("VACUUM")
+            self.truncate_wal()
 
-    def _outside(self, words: str) -> None:
+    def _run_outside_transaction(self, statement: str) -> None:
         """Run a statement that cannot be in a transaction."""
         with (
             self._writer,
-            _translated(),
+            _translate_errors(),
             closing(self.engine.raw_connection()) as connection,
             closing(connection.cursor()) as cursor,
         ):
             try:
-                rows = cursor.execute(words).fetchall()
+                rows = cursor.execute(statement).fetchall()
             except sqlite3.OperationalError:
                 rows = [(1,)]
         if rows and rows[0][0]:  # busy, says the checkpoint
-            raise LedgerUnreachable(
+            raise LedgerUnavailableError(
                 "it is deleted from the ledger, but the files may still hold it, since others use "
                 "them all the time; stop the gateway and call this again"
             )
@@ -175,37 +176,34 @@ _COMMITTED = "SELECT id, made_s FROM entries ORDER BY id DESC LIMIT 1"
 _ERA = "SELECT era FROM ledger"
 
 
-class Position(NamedTuple):
-    """How far a ledger has come: those two numbers, when the entry of the second was made, and in
-    which era; "" before there is one.
-    """
+class LedgerProgress(NamedTuple):
+    """How far a ledger has come."""
 
-    last: int
-    committed: int
-    made_s: float
-    era: str
+    last: int  # the highest number that an entry ever had
+    committed: EntryRef  # the newest entry there is
+    era: str  # "" before there is one
 
 
-def position(connection: Any, dialect: str) -> Position:
-    """Where the ledger stands, by a connection of ours or of the driver itself."""
+def read_progress(connection: Any, dialect: str) -> LedgerProgress:
+    """How far the ledger has come, over a connection of SQLAlchemy or of the driver itself."""
     queries = (LAST_NUMBER[dialect], _COMMITTED, _ERA)
     if isinstance(connection, Connection):
         rows = [connection.exec_driver_sql(query).first() for query in queries]
     else:
         with closing(connection.cursor()) as cursor:
-            rows = [_first(cursor, query) for query in queries]
+            rows = [_fetch_first(cursor, query) for query in queries]
     last, newest, era = rows
-    number, made_s = newest or (0, 0.0)
-    return Position(int((last and last[0]) or 0), number, made_s, era[0] if era else "")
+    committed = EntryRef(*newest) if newest else NO_ENTRY
+    return LedgerProgress(int((last and last[0]) or 0), committed, era[0] if era else "")
 
 
-def _first(cursor: Any, query: str) -> Any:
+def _fetch_first(cursor: Any, query: str) -> Any:
     cursor.execute(query)
     return cursor.fetchone()
 
 
-def _reachable(path: Path) -> None:
-    """Make the file, for its owner's eyes alone, or say what is in the way."""
+def _create_file(path: Path) -> None:
+    """Create the file, readable by its owner alone, or raise what is in the way."""
     if not path.parent.is_dir():
         raise ParameterError(
             f"the folder {path.parent} of the ledger does not exist; make it, or give another "
@@ -265,14 +263,14 @@ def _begin(connection: Connection) -> None:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
-    """Trouble of the driver in words of ours: its own may hold values."""
+def _translate_errors() -> Iterator[None]:
+    """Driver errors with our own messages: the driver's may hold values."""
     try:
         yield
     except exc.DBAPIError as wrong:
         kind = type(wrong.orig).__name__
-        raise LedgerUnreachable(
+        raise LedgerUnavailableError(
             f"the ledger cannot be used just now ({kind})", lost=wrong.connection_invalidated
         ) from None
     except exc.TimeoutError:
-        raise LedgerUnreachable("the ledger cannot be used just now (all are busy)") from None
+        raise LedgerUnavailableError("the ledger cannot be used just now (all are busy)") from None

@@ -1,10 +1,10 @@
-"""The clerk: reports that wait for the ledger share a transaction, and their users have turns.
+"""Group commit: reports that wait for the ledger share a transaction, and users are served fairly.
 
-The way to the disk is what takes long, and many can go it together. With nobody waiting each report
-goes alone and at once. A transaction has room for a few new releases only, and a batch that needs
-more goes on in the next one: each of its points is paid and durable by itself, so it need not be
-one transaction. Who gets the room is decided as in start-time fair queueing: whoever had the least
-of it comes first, so one report does not wait for the whole of somebody else's batch.
+Writing to disk is what takes long, and many reports can share it. With nobody waiting each report
+is committed alone and at once. A transaction has capacity for a few new releases only, and a batch
+that needs more continues in the next one: each of its points is paid and durable by itself, so it
+need not be one transaction. Capacity is shared by start-time fair queueing: whoever used the least
+of it comes first, so one report does not wait for the whole of another user's batch.
 """
 
 from __future__ import annotations
@@ -15,84 +15,88 @@ import threading
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from itertools import count
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from hereish.gateway.ledger.ledger import Ask, Ledger, Reported
-from hereish.gateway.ledger.tokens import Presented
-from hereish.gateway.ledger.transaction import Answer
+from hereish.gateway.ledger.ledger import Ledger
+from hereish.gateway.ledger.models import ReportRequest
+from hereish.gateway.ledger.queries import DeviceIdentity, TokenRefusedError
+from hereish.gateway.ledger.tokens import PresentedToken
+from hereish.gateway.ledger.transaction import FixAnswer, ReportResponse
 
-_END_S = 5.0
-_MOST = 32  # new releases of one transaction, so that nobody waits for very many
-_TURN, _ALONE = 8, 16  # of them for one user: while others wait, and while nobody does
-_FREE = 32  # points that can release nothing take as much room as one that may
-_MOST_KNOWN = 100_000  # tokens whose user is remembered, and users whose share is
-# SQLite has one writer. On PostgreSQL those behind a lock or a slow answer do not hold up the rest.
+_STOP_S = 5.0
+_CAPACITY = 32  # new releases per transaction, so that nobody waits for very many
+_SHARE, _LONE_SHARE = 8, 16  # of it per user: while others wait, and while nobody does
+_FREE_POINTS = 32  # points that can release nothing cost as much as one that may
+_MAX_KNOWN = 100_000  # tokens whose user is remembered, and users whose share is
+# SQLite has one writer. On PostgreSQL those behind a lock or a slow answer do not block the rest.
 _THREADS = {"sqlite": 1, "postgresql": 4}
 
+_Outcome: TypeAlias = ReportResponse | Exception
 
-class _User(NamedTuple):
-    """Whose a token is, as the ledger said the last time."""
 
-    id: int
+class _KnownUser(NamedTuple):
+    """Whose a token is, according to its last response."""
+
+    identity: DeviceIdentity
     interval_s: float
 
 
 @dataclass(eq=False)
-class _Waiting:
-    """A request, and how far it has come. Its points are taken in the order of their times."""
+class _PendingRequest:
+    """A request and its progress. Its points are served in the order of their times."""
 
-    ask: Ask
-    answer: asyncio.Future[Reported]
+    request: ReportRequest
+    response: asyncio.Future[ReportResponse]
     loop: asyncio.AbstractEventLoop
     order: list[int]
     done: int = 0
-    answers: dict[int, Answer] = field(default_factory=dict)
+    answers: dict[int, FixAnswer] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
-class _Line:
-    """The requests of one user, the first first. `used` is how much room they had, fairly.
+class _UserQueue:
+    """The requests of one user, first in, first out. `used` is the capacity used, its start tag.
 
-    A token that nobody has seen yet has a line of its own. It may be a guess, so all such lines
-    together get what one user gets.
+    A token that was not seen yet has a queue of its own. It may be a guess, so all such queues
+    together get the share of one user.
     """
 
     key: int | bytes  # the user's number, or the digest of a token whose user is not known
-    waiting: deque[_Waiting] = field(default_factory=deque)
+    pending: deque[_PendingRequest] = field(default_factory=deque)
     used: float = 0.0
-    stands: bool = False  # among those who are to be served
-    served: bool = False  # by some thread just now
+    scheduled: bool = False  # in the heap
+    in_service: bool = False  # by some thread just now
 
     @property
-    def is_strange(self) -> bool:
+    def is_unknown(self) -> bool:
         return isinstance(self.key, bytes)
 
 
 @dataclass(eq=False)
-class _Piece:
-    """What one transaction does of a request: its points from `done` up to `end`."""
+class _RequestPart:
+    """The part of a request that one transaction serves: its points from `done` to `end`."""
 
-    waiting: _Waiting
-    line: _Line
+    pending: _PendingRequest
+    queue: _UserQueue
     end: int = 0
-    room: int = 0
+    cost: int = 0
 
 
-class Clerk:
-    """Threads that talk to the ledger, for coroutines."""
+class GroupCommit:
+    """Threads that commit reports to the ledger, for coroutines."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._changed = threading.Condition()
-        self._users: OrderedDict[bytes, _User] = OrderedDict()
-        self._lines: OrderedDict[int | bytes, _Line] = OrderedDict()
-        self._heap: list[tuple[float, int, int, _Line]] = []
-        self._number = count()
-        self._used = 0.0  # by whoever was served last
-        self._used_by_strangers = 0.0
-        self._ends = False
+        self._users: OrderedDict[bytes, _KnownUser] = OrderedDict()
+        self._queues: OrderedDict[int | bytes, _UserQueue] = OrderedDict()
+        self._heap: list[tuple[float, int, int, _UserQueue]] = []
+        self._arrival = count()
+        self._used = 0.0  # virtual time: the start tag of whoever was served last
+        self._used_by_unknown = 0.0
+        self._stopping = False
         self._threads = [
-            threading.Thread(target=self._work, name=f"clerk-{i}", daemon=True)
+            threading.Thread(target=self._work, name=f"group-commit-{i}", daemon=True)
             for i in range(_THREADS[ledger.database.dialect])
         ]
 
@@ -101,176 +105,194 @@ class Clerk:
             thread.start()
 
     def stop(self) -> None:
-        """Answer those who wait, and end."""
+        """Serve what is pending, and end."""
         with self._changed:
-            self._ends = True
+            self._stopping = True
             self._changed.notify_all()
         for thread in self._threads:
-            thread.join(_END_S)  # a ledger that does not answer is not waited for for ever
+            thread.join(_STOP_S)  # a ledger that does not answer is not waited for for ever
 
-    async def report(self, ask: Ask) -> Reported:
+    async def report(self, request: ReportRequest) -> ReportResponse:
         """As `Ledger.report`: paid and durable when it returns."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Reported] = loop.create_future()
-        order = sorted(range(len(ask.fixes)), key=lambda i: ask.fixes[i].at_s)
+        response: asyncio.Future[ReportResponse] = loop.create_future()
+        fixes = request.fixes
+        order = sorted(range(len(fixes)), key=lambda i: fixes[i].at_s)
         with self._changed:
-            line = self._line_of(ask.token)
-            line.waiting.append(_Waiting(ask, answer, loop, order))
-            self._queue(line)
-        return await answer
+            queue = self._queue_of(request.token)
+            queue.pending.append(_PendingRequest(request, response, loop, order))
+            self._schedule(queue)
+        return await response
+
+    def known_identity(self, token: PresentedToken) -> DeviceIdentity | None:
+        """The identity of a token that the ledger accepted before, without a query.
+
+        A token's identity never changes, but it may have been revoked since. So this may choose
+        how a request is parsed; the ledger still decides, under its lock, whether it is served.
+        """
+        with self._changed:
+            known = self._users.get(token.digest)
+        return None if known is None else known.identity
 
     def _work(self) -> None:
-        while pieces := self._taken():
-            told: list[Reported | Exception | None]
+        while parts := self._next_transaction():
+            outcomes: list[_Outcome | None]
             try:
-                outcomes = self._ledger.report_all([_part(piece) for piece in pieces])
-                told = [self._noted(*pair) for pair in zip(pieces, outcomes, strict=True)]
-            except Exception as defect:  # noqa: BLE001  # those who wait hear it; the clerk stays
-                told = [defect] * len(pieces)
+                served = self._ledger.report_all([_part_request(part) for part in parts])
+                outcomes = [self._collect(*pair) for pair in zip(parts, served, strict=True)]
+            except Exception as error:  # noqa: BLE001  # returned to the requests; the thread stays
+                outcomes = [error] * len(parts)
             with self._changed:
-                self._put_back(pieces, told)
-            pieces[0].waiting.loop.call_soon_threadsafe(_tell, pieces, told)
+                self._requeue(parts, outcomes)
+            parts[0].pending.loop.call_soon_threadsafe(_resolve, parts, outcomes)
 
-    # Whose turn it is; the lock is held.
+    # Scheduling; the lock is held.
 
-    def _line_of(self, token: Presented) -> _Line:
+    def _queue_of(self, token: PresentedToken) -> _UserQueue:
         known = self._users.get(token.digest)
-        key = token.digest if known is None else known.id
-        line = self._lines.get(key)
-        if line is None:
-            line = self._lines[key] = _Line(key)
-            if len(self._lines) > _MOST_KNOWN:
-                idle = (one for one in self._lines.values() if not one.waiting and not one.served)
-                self._lines.pop(next(idle, line).key)
-        return line
+        key = token.digest if known is None else known.identity.user_id
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = _UserQueue(key)
+            if len(self._queues) > _MAX_KNOWN:
+                queues = self._queues.values()
+                idle = (one for one in queues if not one.pending and not one.in_service)
+                self._queues.pop(next(idle, queue).key)
+        return queue
 
-    def _put_back(self, pieces: list[_Piece], told: list[Reported | Exception | None]) -> None:
-        """What is left of a piece before what comes after it; then the lines wait again."""
-        for piece, outcome in zip(pieces, told, strict=True):
-            piece.line.served = False
+    def _requeue(self, parts: list[_RequestPart], outcomes: list[_Outcome | None]) -> None:
+        """Put unfinished requests back at the head of their queues, and schedule these again."""
+        for part, outcome in zip(parts, outcomes, strict=True):
+            part.queue.in_service = False
             if outcome is None:
-                piece.line.waiting.appendleft(piece.waiting)
-        for piece in pieces:
-            old, line = piece.line, self._line_of(piece.waiting.ask.token)
-            if old.is_strange and line is not old:  # no stranger any more
-                line.waiting.extendleft(reversed(old.waiting))
-                old.waiting.clear()
-                line.used = max(line.used, self._used) + piece.room
-            if old.is_strange and not old.waiting:
-                self._lines.pop(old.key, None)
-            self._queue(old)
-            self._queue(line)
+                part.queue.pending.appendleft(part.pending)
+        for part in parts:
+            old, queue = part.queue, self._queue_of(part.pending.request.token)
+            if old.is_unknown and queue is not old:  # its user is known now
+                queue.pending.extendleft(reversed(old.pending))
+                old.pending.clear()
+                queue.used = max(queue.used, self._used) + part.cost
+            if old.is_unknown and not old.pending:
+                self._queues.pop(old.key, None)
+            self._schedule(old)
+            self._schedule(queue)
 
-    def _queue(self, line: _Line) -> None:
-        if line.waiting and not line.stands and not line.served:
-            line.stands = True
-            used = self._used_by_strangers if line.is_strange else line.used
-            line.used = max(used, self._used)  # what was not used is not saved up
-            if line.is_strange:  # now: many may come before the first of them is served
-                self._used_by_strangers = line.used + 1
-            first = line.waiting[0]
-            short = min(_TURN, len(first.order) - first.done)  # of equals, who is done soon
-            heapq.heappush(self._heap, (line.used, short, next(self._number), line))
+    def _schedule(self, queue: _UserQueue) -> None:
+        if queue.pending and not queue.scheduled and not queue.in_service:
+            queue.scheduled = True
+            used = self._used_by_unknown if queue.is_unknown else queue.used
+            queue.used = max(used, self._used)  # unused capacity is not saved up
+            if queue.is_unknown:  # now: many may come before the first of them is served
+                self._used_by_unknown = queue.used + 1
+            first = queue.pending[0]
+            length = min(_SHARE, len(first.order) - first.done)  # shortest first among equals
+            heapq.heappush(self._heap, (queue.used, length, next(self._arrival), queue))
             self._changed.notify()
 
-    def _taken(self) -> list[_Piece]:
-        """What the next transaction does; empty at the end."""
+    def _next_transaction(self) -> list[_RequestPart]:
+        """What the next transaction serves; empty at the end."""
         with self._changed:
-            pieces: list[_Piece] = []
-            while not pieces:
+            parts: list[_RequestPart] = []
+            while not parts:
                 while not self._heap:
-                    if self._ends:
+                    if self._stopping:
                         return []
                     self._changed.wait()
-                room = _MOST
-                lines: dict[_Line, _Piece] = {}
-                while self._heap and room > 0:
-                    self._used, _, _, line = heapq.heappop(self._heap)
-                    if not self._heap:  # nobody else waits: guesses of before weigh no more
-                        self._used_by_strangers = min(self._used_by_strangers, self._used + 1)
-                    line.stands = False
-                    room -= self._given(line, min(room, _TURN), pieces, lines)
-                    line.served = line in lines
-                if len(lines) == 1:  # nobody else waits, neither for the room nor in it
-                    for line in list(lines):
-                        self._given(line, _ALONE - (_MOST - room), pieces, lines)
-            return pieces
+                capacity = _CAPACITY
+                last_parts: dict[_UserQueue, _RequestPart] = {}
+                while self._heap and capacity > 0:
+                    self._used, _, _, queue = heapq.heappop(self._heap)
+                    if not self._heap:  # nobody else waits: earlier guesses weigh no more
+                        self._used_by_unknown = min(self._used_by_unknown, self._used + 1)
+                    queue.scheduled = False
+                    capacity -= self._allot(queue, min(capacity, _SHARE), parts, last_parts)
+                    queue.in_service = queue in last_parts
+                if len(last_parts) == 1:  # nobody else waits or is served in it
+                    for queue in list(last_parts):
+                        self._allot(queue, _LONE_SHARE - (_CAPACITY - capacity), parts, last_parts)
+            return parts
 
-    def _given(
-        self, line: _Line, room: int, pieces: list[_Piece], lines: dict[_Line, _Piece]
+    def _allot(
+        self,
+        queue: _UserQueue,
+        capacity: int,
+        parts: list[_RequestPart],
+        last_parts: dict[_UserQueue, _RequestPart],
     ) -> int:
-        """Give a line so much more room in a transaction, if it needs it. Returns what it took."""
+        """Give a queue so much more of a transaction, if it needs it. Returns what it took."""
         taken = 0
-        while taken < room:
-            piece = lines.get(line)
-            if piece is None or piece.end == len(piece.waiting.order):
-                while line.waiting and line.waiting[0].answer.done():  # its client has gone away
-                    line.waiting.popleft()
-                if not line.waiting:
+        while taken < capacity:
+            part = last_parts.get(queue)
+            if part is None or part.end == len(part.pending.order):
+                while queue.pending and queue.pending[0].response.done():  # its client has left
+                    queue.pending.popleft()
+                if not queue.pending:
                     break
-                piece = lines[line] = _Piece(line.waiting.popleft(), line)
-                pieces.append(piece)
-            taken += self._grown(piece, room - taken)
-            if piece.end < len(piece.waiting.order):
+                part = last_parts[queue] = _RequestPart(queue.pending.popleft(), queue)
+                parts.append(part)
+            taken += self._extend(part, capacity - taken)
+            if part.end < len(part.pending.order):
                 break  # what comes after it has to wait for it
-        line.used += taken
+        queue.used += taken
         return taken
 
-    def _grown(self, piece: _Piece, room: int) -> int:
-        """Let a piece have more of its points. Returns how many new releases they may make."""
-        waiting = piece.waiting
-        known = self._users.get(waiting.ask.token.digest)
+    def _extend(self, part: _RequestPart, capacity: int) -> int:
+        """Let a part have more of its points. Returns how many new releases they may make."""
+        pending = part.pending
+        known = self._users.get(pending.request.token.digest)
         interval_s = known.interval_s if known is not None else 0.0
-        before = piece.room
-        if not waiting.order and before == 0:
-            piece.room = 1  # to ask about nothing takes a place, too
-        fixes, order = waiting.ask.fixes, waiting.order
-        piece.end = max(piece.end, waiting.done)
-        last, last_s = -_FREE, 0.0  # the last point that took room
-        while piece.end < len(order):
-            at_s = fixes[order[piece.end]].at_s
+        before = part.cost
+        if not pending.order and before == 0:
+            part.cost = 1  # a request without points costs, too
+        fixes, order = pending.request.fixes, pending.order
+        part.end = max(part.end, pending.done)
+        last, last_s = -_FREE_POINTS, 0.0  # the last point that cost capacity
+        while part.end < len(order):
+            at_s = fixes[order[part.end]].at_s
             # At most so many of them can be releases: no two are closer than the interval.
-            if piece.end - last >= _FREE or at_s >= last_s + interval_s:
-                if piece.room - before >= room:
+            if part.end - last >= _FREE_POINTS or at_s >= last_s + interval_s:
+                if part.cost - before >= capacity:
                     break
-                piece.room += 1
-                last, last_s = piece.end, at_s
-            piece.end += 1
-        return piece.room - before
+                part.cost += 1
+                last, last_s = part.end, at_s
+            part.end += 1
+        return part.cost - before
 
-    def _noted(self, piece: _Piece, outcome: Reported | Exception) -> Reported | Exception | None:
-        """What the request is told; None while there is more of it to do."""
+    def _collect(self, part: _RequestPart, outcome: _Outcome) -> _Outcome | None:
+        """The outcome of a request; None while there is more of it to serve."""
+        pending = part.pending
+        digest = pending.request.token.digest
         if isinstance(outcome, Exception):
+            if isinstance(outcome, TokenRefusedError):
+                with self._changed:
+                    self._users.pop(digest, None)
             return outcome
-        waiting = piece.waiting
-        mine = waiting.order[waiting.done : piece.end]
-        waiting.answers.update(zip(mine, outcome.answers, strict=True))
-        waiting.done = piece.end
+        served = pending.order[pending.done : part.end]
+        pending.answers.update(zip(served, outcome.answers, strict=True))
+        pending.done = part.end
         with self._changed:
-            self._users[waiting.ask.token.digest] = _User(
-                outcome.device.user_id, outcome.policy.interval_s
-            )
-            if len(self._users) > _MOST_KNOWN:
+            self._users[digest] = _KnownUser(outcome.device, outcome.policy.interval_s)
+            if len(self._users) > _MAX_KNOWN:
                 self._users.popitem(last=False)
-        if waiting.done < len(waiting.order):
+        if pending.done < len(pending.order):
             return None
-        return outcome._replace(answers=[waiting.answers[i] for i in range(len(waiting.order))])
+        return outcome._replace(answers=[pending.answers[i] for i in range(len(pending.order))])
 
 
-def _part(piece: _Piece) -> Ask:
-    waiting = piece.waiting
-    if len(waiting.order) <= 1:
-        return waiting.ask
-    mine = waiting.order[waiting.done : piece.end]
-    return waiting.ask._replace(fixes=[waiting.ask.fixes[i] for i in mine])
+def _part_request(part: _RequestPart) -> ReportRequest:
+    pending = part.pending
+    if len(pending.order) <= 1:
+        return pending.request
+    served = pending.order[pending.done : part.end]
+    return pending.request._replace(fixes=[pending.request.fixes[i] for i in served])
 
 
-def _tell(pieces: list[_Piece], told: list[Reported | Exception | None]) -> None:
-    for piece, outcome in zip(pieces, told, strict=True):
-        answer = piece.waiting.answer
-        if outcome is None or answer.done():  # its client has gone away
+def _resolve(parts: list[_RequestPart], outcomes: list[_Outcome | None]) -> None:
+    for part, outcome in zip(parts, outcomes, strict=True):
+        response = part.pending.response
+        if outcome is None or response.done():  # its client has left
             continue
         if isinstance(outcome, Exception):
-            answer.set_exception(outcome)
+            response.set_exception(outcome)
         else:
-            answer.set_result(outcome)
+            response.set_result(outcome)

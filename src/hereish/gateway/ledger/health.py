@@ -1,4 +1,4 @@
-"""Whether the ledger can be used, for those who ask often: they do not cost it a query each."""
+"""Whether the ledger can be used, cached: frequent health checks do not cost a query each."""
 
 from __future__ import annotations
 
@@ -8,52 +8,52 @@ import time
 from collections.abc import Callable
 
 from hereish.errors import HereishError
-from hereish.gateway.ledger.database import LedgerUnreachable
+from hereish.gateway.ledger.database import LedgerUnavailableError
 
-LOOK_S = 1.0  # what is said may be that old; a gateway looks every second
-ANSWER_S = 4.0  # a ledger that takes longer than this to answer is taken for dead
+MAX_AGE_S = 1.0  # of a cached result; a gateway probes every second
+MAX_PROBE_S = 4.0  # a ledger that takes longer than this to answer is taken for dead
 
 
 class Liveness:
-    """Remembers the last look. However many ask, one of them looks again when it is too old."""
+    """Caches the last probe. However many check, one of them probes again when it is too old."""
 
-    def __init__(self, look: Callable[[], None]) -> None:
-        self._look = look
-        self._looked_s = -math.inf
-        self._trouble: str | None = None
-        self._doubtful = False
-        self._one = threading.Lock()
+    def __init__(self, probe: Callable[[], None]) -> None:
+        self._probe = probe
+        self._probed_s = -math.inf
+        self._failure: str | None = None
+        self._suspect = False
+        self._prober = threading.Lock()
 
-    def look(self) -> None:
-        """Look now, and raise what is wrong."""
-        trouble: str | None = "the ledger cannot be used just now"
-        self._doubtful = False
+    def probe(self) -> None:
+        """Probe now, and raise what is wrong."""
+        failure: str | None = "the ledger cannot be used just now"
+        self._suspect = False
         try:
-            self._look()
-            trouble = None
-        except HereishError as wrong:
-            trouble = str(wrong)
+            self._probe()
+            failure = None
+        except HereishError as error:
+            failure = str(error)
             raise
         finally:
-            self._looked_s, self._trouble = time.monotonic(), trouble
+            self._probed_s, self._failure = time.monotonic(), failure
 
-    def doubt(self) -> None:
-        """Somebody could not use it: whoever asks next looks again."""
-        self._doubtful = True
+    def mark_suspect(self) -> None:
+        """A request could not use the ledger: the next check probes again."""
+        self._suspect = True
 
     def check(self) -> None:
-        """Raise what was wrong at the last look, or that there was none for too long."""
-        old = self._doubtful or self._age_s > LOOK_S
-        if old and self._one.acquire(blocking=False):
+        """Raise what was wrong at the last probe, or that there was none for too long."""
+        stale = self._suspect or self._age_s > MAX_AGE_S
+        if stale and self._prober.acquire(blocking=False):
             try:
-                self.look()
+                self.probe()
             finally:
-                self._one.release()
-        if self._trouble is not None:
-            raise LedgerUnreachable(self._trouble)
-        if self._age_s > LOOK_S + ANSWER_S:  # whoever looks still waits for the answer
-            raise LedgerUnreachable("the ledger has not answered for some seconds")
+                self._prober.release()
+        if self._failure is not None:
+            raise LedgerUnavailableError(self._failure)
+        if self._age_s > MAX_AGE_S + MAX_PROBE_S:  # another thread's probe still waits
+            raise LedgerUnavailableError("the ledger has not answered for some seconds")
 
     @property
     def _age_s(self) -> float:
-        return time.monotonic() - self._looked_s
+        return time.monotonic() - self._probed_s

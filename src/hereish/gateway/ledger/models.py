@@ -1,50 +1,63 @@
-"""What comes in, and what goes out: true fixes, and releases. Nothing is both."""
+"""The values that go into the ledger and come out of it: secret fixes in, public releases out."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from hereish.core.types import Kind
 from hereish.errors import HereishError
+from hereish.gateway.ledger.tokens import PresentedToken
 
 Reason = Literal["body", "place", "time", "ambiguous", "key", "size"]
-"""Why a point cannot be taken, for the metrics: a fixed list, so that nothing sent gets there."""
+"""Why a point is unusable, as a metrics label: a fixed list, so that no input can get there."""
 
 
-class Nonsense(HereishError):  # noqa: N818  # callers know it by this name
-    """A request that means nothing. Its words never repeat what was sent: it might be a place."""
+class InvalidRequestError(HereishError):
+    """A request that cannot be parsed. Its message never repeats the input: it may be a place."""
 
-    def __init__(self, words: str, reason: Reason = "body") -> None:
-        super().__init__(words)
+    def __init__(self, message: str, reason: Reason = "body") -> None:
+        super().__init__(message)
         self.reason: Reason = reason
 
 
 class Fix(NamedTuple):
-    """Where a device says it is, and when. Secret; it is never stored, logged or shown."""
+    """Where a device says it is, and when. Secret: never stored, logged or shown."""
 
     lat: float
     lon: float
     at_s: float
-    id: str | None = None  # of this report, if its sender named it: the same id is the same report
+    id: str | None = None  # of this report, if its sender gave one: the same id, the same report
 
     def __repr__(self) -> str:
         return "Fix(…)"  # so that no log, traceback or assertion can show it by mistake
 
 
 class Points(NamedTuple):
-    """What a batch holds: the fixes that can be used, and why others cannot."""
+    """The points of a request body: usable fixes, and why others are unusable."""
 
     fixes: list[Fix]
     unusable: list[Reason]
 
 
+class ReportRequest(NamedTuple):
+    """The fixes of one device: what `Ledger.report_all` takes."""
+
+    token: PresentedToken
+    fixes: Sequence[Fix]
+    tid: str | None = None  # OwnTracks' tracker id, forwarded with the releases
+    answers: bool = True  # False: releases that cost nothing are not looked up
+    now_s: float | None = None
+    position: str | None = None  # of the ledger, as the client last received it (positions.py)
+
+
 @dataclass(frozen=True, slots=True)
-class Release:
+class LedgerRelease:
     """One release of the ledger. All of it is public.
 
-    `accuracy_m` is the noise radius: fresh noise of this release's plan lies within it nine times
-    out of ten. It depends on the policy and on earlier releases, never on the place.
+    `accuracy_m` is the noise radius: fresh noise of this release's plan lies within it with
+    probability 0.9. It depends on the policy and on earlier releases, never on the place.
     """
 
     lat: float
@@ -57,3 +70,13 @@ class Release:
     eps_noise: float  # what noise cost if it was hard, 0 where none could be drawn
     threshold_m: float | None  # None where there was no test
     window: str  # which reports share the budget that this one was paid from
+
+
+class EntryRef(NamedTuple):
+    """An entry by number and creation time: another history reuses the number at another time."""
+
+    number: int
+    made_s: float
+
+
+NO_ENTRY = EntryRef(0, 0.0)

@@ -1,4 +1,4 @@
-"""A policy: what is promised to a user, how it is spent, and how often a phone is listened to."""
+"""A policy: the privacy promised to a user, how its budget is spent, and the report interval."""
 
 from __future__ import annotations
 
@@ -7,49 +7,30 @@ import math
 from dataclasses import asdict, dataclass, fields
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, Literal
 
-from hereish.core.mechanism import (
-    OnExhausted,
-    PredictiveMechanism,
-    fixed_rate,
-    fixed_utility,
-    independent,
-)
-from hereish.core.privacy import Privacy
-from hereish.core.skip import SkipBySpeed
+from hereish.core.mechanism import OnExhausted, PredictiveMechanism
+from hereish.core.settings import MechanismSettings
 from hereish.core.windows import Day, Every, NoReset, Window
 from hereish.errors import ParameterError
 from hereish.forecast import outlook
 
 DEFAULT_INTERVAL_S = 1800.0  # about 50 chances a day; a budget makes 20 to 50 reports
-SHORTEST_SILENCE_S = 3600.0  # phones that lie still report every quarter of an hour, or half
-_LONGEST_INTERVAL_S = 7 * 86400.0
-_SHORTEST_WINDOW_S = 60.0
+MIN_SILENCE_S = 3600.0  # phones that lie still report every quarter of an hour, or half
+_MAX_INTERVAL_S = 7 * 86400.0
+_MIN_WINDOW_S = 60.0
 
 
 @dataclass(frozen=True)
-class Policy:
+class Policy(MechanismSettings):
     """One version of a user's policy. Its numbers are public."""
 
-    level: float
-    radius_m: float
-    accuracy_m: float | None = None
-    reports: int | None = None
-    mechanism: Literal["predictive", "independent"] = "predictive"
     window: str = "day"  # "day", "none", or a number of seconds
     time_zone: str = "UTC"
     interval_s: float = DEFAULT_INTERVAL_S
     on_exhausted: OnExhausted = "stop"
-    eta: float | None = None
-    gamma: float | None = None
-    prediction_rate: float | None = None
-    skip_kmh: float | None = None
-    skip_limit_m: float | None = None
-    skip_since: Literal["hard", "tested"] = "hard"
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.interval_s <= _LONGEST_INTERVAL_S:
+        if not 0.0 <= self.interval_s <= _MAX_INTERVAL_S:
             raise ParameterError(
                 "the smallest interval between reports must lie between 0 and 7 days, "
                 f"found {self.interval_s!r} s"
@@ -57,31 +38,21 @@ class Policy:
 
     @property
     def silence_s(self) -> float:
-        """How long the primary device is silent before others count, unless a user has another."""
-        return max(2.0 * self.interval_s, SHORTEST_SILENCE_S)
+        """How long the primary device is silent before others count, unless set for the user."""
+        return max(2.0 * self.interval_s, MIN_SILENCE_S)
 
-    def build(self) -> PredictiveMechanism:
-        """The mechanism that it describes; says what is wrong with it if it describes none."""
+    def build(
+        self,
+        window: Window | str | timedelta | None = None,
+        on_exhausted: OnExhausted | None = None,
+    ) -> PredictiveMechanism:
+        """The mechanism that this policy describes, with the policy's own window."""
         Day(self.time_zone)  # days are counted in it whatever the window is
-        privacy = Privacy(self.level, self.radius_m)
-        common: dict[str, Any] = {"window": self._window(), "on_exhausted": self.on_exhausted}
-        if (self.accuracy_m is None) == (self.reports is None):
-            raise ParameterError("a policy has either an accuracy or a number of reports")
-        if self.mechanism == "independent":
-            if self.skip_kmh is not None:
-                raise ParameterError("a skip spares tests, and independent noise has none")
-            return independent(privacy, reports=self.reports, accuracy_m=self.accuracy_m, **common)
-        for name in ("eta", "gamma", "prediction_rate"):
-            if getattr(self, name) is not None:
-                common[name] = getattr(self, name)
-        if self.skip_kmh is not None:
-            common["skip"] = SkipBySpeed(self.skip_kmh, self.skip_limit_m, self.skip_since)
-        if self.accuracy_m is not None:
-            return fixed_utility(privacy, self.accuracy_m, **common)
-        return fixed_rate(privacy, self.reports or 0, **common)
+        own = self._window() if window is None else window
+        return super().build(own, on_exhausted or self.on_exhausted)
 
-    def fit(self) -> PredictiveMechanism:
-        """As `build`, for a new policy: refuses one that would pay for one report in its life.
+    def build_checked(self) -> PredictiveMechanism:
+        """As `build`, for a new policy: refuses one that could pay for a single report ever.
 
         The first report ever has no guess to test. All others need room for test and noise.
         """
@@ -107,7 +78,7 @@ class Policy:
             seconds = float(self.window)
         except ValueError:
             seconds = 0.0
-        if not _SHORTEST_WINDOW_S <= seconds <= 1e9:
+        if not _MIN_WINDOW_S <= seconds <= 1e9:
             raise ParameterError(
                 "a window is day, none, or a duration of at least a minute, such as 12h; "
                 f"found {self.window!r}"
@@ -116,33 +87,37 @@ class Policy:
 
     def to_json(self) -> str:
         """For the ledger; the same policy gives the same text."""
-        told = {key: value for key, value in asdict(self).items() if value is not None}
-        return json.dumps(told, sort_keys=True, allow_nan=False)
+        settings = {key: value for key, value in asdict(self).items() if value is not None}
+        return json.dumps(settings, sort_keys=True, allow_nan=False)
 
     @classmethod
     def from_json(cls, body: str) -> Policy:
-        told = json.loads(body)
-        unknown = set(told) - {field.name for field in fields(cls)}
+        settings = json.loads(body)
+        unknown = set(settings) - {field.name for field in fields(cls)}
         if unknown:
             raise ParameterError(
                 f"the policy has {', '.join(sorted(unknown))}, which this hereish does not know; "
                 "it was made by a newer one"
             )
-        return cls(**told)
+        return cls(**settings)
 
 
 @dataclass(frozen=True)
-class Rules:
-    """A policy in force, with its mechanism."""
+class StoredPolicy:
+    """A policy as the ledger stores it, with its mechanism."""
 
     id: int
     version: int
-    policy: Policy
+    settings: Policy
     mechanism: PredictiveMechanism
+
+    @classmethod
+    def from_row(cls, policy_id: int, version: int, body: str) -> StoredPolicy:
+        return cls(policy_id, version, *_parse_and_build(body))
 
 
 @lru_cache(maxsize=1024)
-def mechanism_of(body: str) -> tuple[Policy, PredictiveMechanism]:
-    """A policy of the ledger and its mechanism; many users share few policies."""
-    policy = Policy.from_json(body)
-    return policy, policy.build()
+def _parse_and_build(body: str) -> tuple[Policy, PredictiveMechanism]:
+    """Cached: many users share few policies."""
+    settings = Policy.from_json(body)
+    return settings, settings.build()

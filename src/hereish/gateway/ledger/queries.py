@@ -1,63 +1,285 @@
-"""The statements that find who a token speaks for."""
+"""What the ledger reads: typed rows of users and tokens, entries, and policies."""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, bindparam, literal_column, select
+import hmac
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
+from sqlalchemy import BigInteger, Connection, bindparam, literal_column, select
+
+from hereish.core.types import Kind
+from hereish.errors import HereishError
 from hereish.gateway.ledger.database import LAST_NUMBER
-from hereish.gateway.ledger.tables import entries, ledger, tokens, users
+from hereish.gateway.ledger.high_water_mark import LedgerRestoredError
+from hereish.gateway.ledger.models import EntryRef
+from hereish.gateway.ledger.policy import StoredPolicy
+from hereish.gateway.ledger.tables import entries, ledger, policies, tokens, users
+from hereish.gateway.ledger.tokens import PresentedToken
+from hereish.gateway.ledger.user_state import Entry, PrimaryDeviceSettings, UserState
 
-_DEVICE = (
-    tokens.c.digest,
-    tokens.c.device,
-    tokens.c.revoked_s,
-    tokens.c.passphrase,
-    tokens.c.show_release,
-    users.c.id,
-    users.c.name,
-    users.c.disabled_s,
-    users.c.policy_id,
-    users.c.next_policy_id,
-    users.c.state,
-    users.c.closed_s,
-    users.c.forwards,
-    users.c.primary_device,
-    users.c.silence_s,
+_MAX_CACHED = 100_000  # policies per process
+
+
+class TokenRefusedError(HereishError):
+    """The token is unknown or revoked, or its user is disabled."""
+
+
+class MixedBackupError(LedgerRestoredError):
+    """A user's run is older than their entries."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a user's run is older than their entries: parts of a backup and of a later ledger "
+            "are mixed. Put back a whole backup, without the files -wal and -shm of another, "
+            "and call 'hereish ledger accept'"
+        )
+
+
+class UserRow(NamedTuple):
+    """A row of `users`."""
+
+    id: int
+    name: str
+    created_s: float
+    disabled_s: float | None
+    policy_id: int
+    next_policy_id: int | None
+    state: str | None
+    forwards: int
+    closed_s: float | None
+    chosen_device: str | None
+    primary_device: str | None
+    silence_s: float | None
+
+
+class TokenRow(NamedTuple):
+    """A row of `tokens`."""
+
+    id: str
+    digest: bytes
+    device: str
+    created_s: float
+    revoked_s: float | None
+    passphrase: bytes | None
+    show_release: bool
+
+
+class DeviceIdentity(NamedTuple):
+    """The user and the device that a token stands for. A token's never changes."""
+
+    user_id: int
+    user: str
+    device: str
+    passphrase: bytes | None  # sealed
+    show_release: bool
+
+
+class Account(NamedTuple):
+    """A token with its user."""
+
+    user: UserRow
+    token: TokenRow
+
+    @property
+    def identity(self) -> DeviceIdentity:
+        token = self.token
+        return DeviceIdentity(
+            self.user.id, self.user.name, token.device, token.passphrase, token.show_release
+        )
+
+
+class LockedAccount(NamedTuple):
+    """An account whose user is locked, and how far the ledger has come."""
+
+    account: Account
+    newest: EntryRef | None  # of the user's entries
+    newest_at_s: float | None
+    last_number: int
+    era: str
+
+
+_USER_COLUMNS = tuple(users.c[name] for name in UserRow._fields)
+_TOKEN_COLUMNS = tuple(tokens.c[name] for name in TokenRow._fields)
+_USERS, _ACCOUNTS = len(_USER_COLUMNS), len(_USER_COLUMNS) + len(_TOKEN_COLUMNS)
+_select_user = select(*_USER_COLUMNS)
+_select_account = (
+    select(*_USER_COLUMNS, *_TOKEN_COLUMNS)
+    .join_from(tokens, users, tokens.c.user_id == users.c.id)
+    .where(tokens.c.id == bindparam("token"))
 )
-_newest = (
+_newest_of_user = (
     entries.select()
     .where(entries.c.user_id == users.c.id)
     .order_by(entries.c.at_s.desc())
     .limit(1)
     .correlate(users)
 )
-newest_of = (
+# With the locks of the users (SQLite has one for all, taken when the transaction began), in the
+# same order everywhere, so that two processes never deadlock; and with what tells whether this is
+# the ledger that we know.
+_lock_users = {
+    dialect: select(
+        *_USER_COLUMNS,
+        *_TOKEN_COLUMNS,
+        _newest_of_user.with_only_columns(entries.c.id).scalar_subquery(),
+        _newest_of_user.with_only_columns(entries.c.made_s).scalar_subquery(),
+        _newest_of_user.with_only_columns(entries.c.at_s).scalar_subquery(),
+        literal_column(f"({last})", BigInteger),
+        select(ledger.c.era).scalar_subquery(),
+    )
+    .join_from(tokens, users, tokens.c.user_id == users.c.id)
+    .order_by(users.c.id)
+    .with_for_update(of=users)
+    for dialect, last in LAST_NUMBER.items()
+}
+# Apart from those of several tokens: a list of parameters is expanded anew for each execution.
+_lock_one = {
+    dialect: query.where(tokens.c.id == bindparam("tokens"))
+    for dialect, query in _lock_users.items()
+}
+_lock_many = {
+    dialect: query.where(tokens.c.id.in_(bindparam("tokens", expanding=True)))
+    for dialect, query in _lock_users.items()
+}
+_select_newest = (
     select(entries.c.id, entries.c.made_s)
     .where(entries.c.user_id == bindparam("user"))
     .order_by(entries.c.at_s.desc())
     .limit(1)
 )
-account_of = (
-    select(*_DEVICE)
-    .join_from(tokens, users, tokens.c.user_id == users.c.id)
-    .where(tokens.c.id == bindparam("token"))
+_ENTRY_COLUMNS = tuple(entries.c[name] for name in Entry._fields)
+_select_in_force = (
+    select(*_ENTRY_COLUMNS)
+    .where(entries.c.user_id == bindparam("user"), entries.c.at_s <= bindparam("at"))
+    .order_by(entries.c.at_s.desc())
+    .limit(1)
 )
-# With the locks of the users (SQLite has one for all, taken when the transaction began), in the
-# same order everywhere, so that two processes never wait for each other; and with what tells
-# whether this is the ledger that we know.
-locked_accounts = {
-    dialect: select(
-        tokens.c.id.label("token"),
-        *_DEVICE,
-        _newest.with_only_columns(entries.c.id).scalar_subquery().label("newest_id"),
-        _newest.with_only_columns(entries.c.at_s).scalar_subquery().label("newest_at_s"),
-        _newest.with_only_columns(entries.c.made_s).scalar_subquery().label("newest_made_s"),
-        literal_column(f"({last})", BigInteger).label("last_number"),
-        select(ledger.c.era).scalar_subquery().label("era"),
-    )
-    .join_from(tokens, users, tokens.c.user_id == users.c.id)
-    .where(tokens.c.id.in_(bindparam("tokens", expanding=True)))
-    .order_by(users.c.id)
-    .with_for_update(of=users)
-    for dialect, last in LAST_NUMBER.items()
-}
+_select_released = (
+    select(*_ENTRY_COLUMNS)
+    .where(entries.c.user_id == bindparam("user"), entries.c.lat.is_not(None))
+    .order_by(entries.c.at_s.desc())
+)
+_select_policy = select(policies.c.version, policies.c.body).where(
+    policies.c.id == bindparam("policy")
+)
+
+
+def find_user(tx: Connection, name: str, *, lock: bool = False) -> UserRow | None:
+    query = _select_user.where(users.c.name == name)
+    row = tx.execute(query.with_for_update() if lock else query).one_or_none()
+    return None if row is None else UserRow(*row)
+
+
+def lock_user_of_token(tx: Connection, token_id: str) -> UserRow | None:
+    owner = select(tokens.c.user_id).where(tokens.c.id == token_id).scalar_subquery()
+    row = tx.execute(_select_user.where(users.c.id == owner).with_for_update()).one_or_none()
+    return None if row is None else UserRow(*row)
+
+
+def list_tokens(tx: Connection, user_id: int) -> list[TokenRow]:
+    """The tokens of a user, the oldest first."""
+    query = select(*_TOKEN_COLUMNS).where(tokens.c.user_id == user_id)
+    return [TokenRow(*row) for row in tx.execute(query.order_by(tokens.c.created_s))]
+
+
+def find_account(tx: Connection, token: PresentedToken) -> Account:
+    """The account of a token; raises TokenRefusedError if it may not be used."""
+    row = tx.execute(_select_account, {"token": token.id}).one_or_none()
+    return check_token(None if row is None else _account(row), token)
+
+
+def check_token(account: Account | None, token: PresentedToken) -> Account:
+    """The account, if the token is the one that was presented and may be used."""
+    # Compared even if there is none, so that the time tells nothing.
+    digest = account.token.digest if account is not None else bytes(32)
+    matches = hmac.compare_digest(digest, token.digest)
+    if (
+        account is None
+        or not matches
+        or account.token.revoked_s is not None
+        or account.user.disabled_s is not None
+    ):
+        raise TokenRefusedError("the token is not known, was revoked, or its user is disabled")
+    return account
+
+
+def lock_accounts(
+    tx: Connection, dialect: str, token_ids: Iterable[str]
+) -> dict[str, LockedAccount]:
+    """The accounts of these tokens by their ids, with their users locked until the end of `tx`."""
+    ids = list(set(token_ids))
+    if len(ids) == 1:
+        rows = tx.execute(_lock_one[dialect], {"tokens": ids[0]})
+    else:
+        rows = tx.execute(_lock_many[dialect], {"tokens": ids})  # [L2]
+    accounts = [_locked_account(row) for row in rows]
+    return {locked.account.token.id: locked for locked in accounts}
+
+
+def _account(row: Sequence[Any]) -> Account:
+    return Account(UserRow(*row[:_USERS]), TokenRow(*row[_USERS:_ACCOUNTS]))
+
+
+def _locked_account(row: Sequence[Any]) -> LockedAccount:
+    newest_id, newest_made_s, newest_at_s, last_number, era = row[_ACCOUNTS:]
+    newest = None if newest_id is None else EntryRef(newest_id, newest_made_s)
+    return LockedAccount(_account(row), newest, newest_at_s, last_number or 0, era or "")
+
+
+def newest_entry(tx: Connection, user_id: int) -> EntryRef | None:
+    row = tx.execute(_select_newest, {"user": user_id}).one_or_none()
+    return None if row is None else EntryRef(*row)
+
+
+def entry_in_force(tx: Connection, user_id: int, at_s: float) -> Entry | None:
+    """The last entry whose time is not after this one."""
+    row = tx.execute(_select_in_force, {"user": user_id, "at": at_s}).one_or_none()
+    return None if row is None else _entry(row)
+
+
+def list_released(tx: Connection, user_id: int, before_s: float | None, limit: int) -> list[Entry]:
+    """Entries with a release, newest first."""
+    query = _select_released.limit(limit)
+    if before_s is not None:
+        query = query.where(entries.c.at_s < before_s)
+    return [_entry(row) for row in tx.execute(query, {"user": user_id})]
+
+
+def _entry(row: Sequence[Any]) -> Entry:
+    entry = Entry(*row)
+    return entry._replace(kind=Kind(entry.kind))
+
+
+class StoredPolicies:
+    """Reads policies and keeps them: a policy never changes within an era."""
+
+    def __init__(self) -> None:
+        self._cached: dict[int, StoredPolicy] = {}
+
+    def read(self, tx: Connection, policy_id: int) -> StoredPolicy:
+        """A policy and its mechanism."""
+        policy = self._cached.get(policy_id)
+        if policy is None:
+            row = tx.execute(_select_policy, {"policy": policy_id}).one()
+            policy = StoredPolicy.from_row(policy_id, row.version, row.body)
+            if len(self._cached) >= _MAX_CACHED:
+                self._cached.clear()
+            self._cached[policy_id] = policy
+        return policy
+
+    def load_state(
+        self, tx: Connection, user: UserRow, newest_at_s: float | None = None
+    ) -> UserState:
+        """The state of a user. Raises MixedBackupError if their newest entry is not part of it."""
+        next_id = user.next_policy_id
+        state = UserState(
+            self.read(tx, user.policy_id),
+            None if next_id is None else self.read(tx, next_id),
+            user.state,
+            user.closed_s,
+            PrimaryDeviceSettings(user.primary_device, user.silence_s),
+        )
+        if newest_at_s is not None and not state.includes_newest(newest_at_s):
+            raise MixedBackupError
+        return state

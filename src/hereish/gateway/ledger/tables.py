@@ -55,7 +55,7 @@ ledger = Table(
     Column("created_s", Double, nullable=False),
     # The highest number of an entry that was pruned, deleted or lost to a restore.
     Column("forgotten", BigInteger, nullable=False, server_default="0"),
-    # When a restored ledger was accepted last: whoever is added later may have had a budget before.
+    # When a restored ledger was last accepted: users added later may have had a budget before.
     Column("closed_s", Double),
 )
 
@@ -72,7 +72,7 @@ users = Table(
     # The public run of the session and the newest entry, as JSON; NULL before the first report.
     Column("state", Text),
     Column("forwards", Integer, nullable=False),  # to how many destinations
-    # No window that had begun by then may be paid from again: the ledger was restored then.
+    # Windows that had begun by then are closed: the ledger was restored.
     Column("closed_s", Double),
     # Whose reports count: the device that the operator chose (NULL: the one with the newest token),
     # the one that it is at present, and how long it is silent before others count (NULL: by the
@@ -108,7 +108,7 @@ tokens = Table(
     Column("show_release", Boolean, nullable=False),  # answer OwnTracks with what was released
 )
 
-# What was released, and where nothing could be: kind "none", once for a window that ended.
+# What was released; of kind "none", once per window, that nothing was left.
 entries = Table(
     "entries",
     metadata,
@@ -133,8 +133,8 @@ entries = Table(
     sqlite_autoincrement=True,
 )
 
-# Reports that came with an id: which entry was made for them. What was answered for free has none,
-# so ids alone do not make the ledger grow. (Before revision 0002 it had: then `own` is false.)
+# Reports that came with an id: which entry was made for them. Free answers have none, so ids alone
+# do not make the ledger grow. (Before revision 0002 they had: then `own` is false.)
 receipts = Table(
     "receipts",
     metadata,
@@ -146,7 +146,7 @@ receipts = Table(
     Column("made_s", Double, nullable=False, index=True),
 )
 
-# Where releases go on to.
+# Where releases are forwarded to.
 destinations = Table(
     "destinations",
     metadata,
@@ -158,11 +158,11 @@ destinations = Table(
     Column("leased_until_s", Double, nullable=False),  # by the process that delivers just now
     Column("tries", Integer, nullable=False),  # failed ones since the last success
     Column("next_try_s", Double, nullable=False),
-    Column("trouble", Text),  # why the last try failed, in words of ours
+    Column("trouble", Text),  # why the last try failed, in our own words
     sqlite_autoincrement=True,
 )
 
-# What waits to be delivered, in the order of its numbers.
+# Releases to be delivered, in the order of their numbers.
 outbox = Table(
     "outbox",
     metadata,
@@ -183,7 +183,7 @@ outbox = Table(
     sqlite_autoincrement=True,
 )
 
-# How many points a device sent on a day. Statistics: not durable to the last point.
+# How many points a device sent per day. Statistics: not durable to the last point.
 counts = Table(
     "counts",
     metadata,
@@ -193,7 +193,7 @@ counts = Table(
     Column("points", BigInteger, nullable=False),
 )
 
-# Users that were deleted, as keyed hashes of their names: a name never gets a second budget.
+# Deleted users, as keyed hashes of their names: a name never gets a second budget.
 removed = Table(
     "removed",
     metadata,
@@ -201,8 +201,8 @@ removed = Table(
     Column("removed_s", Double, nullable=False),
 )
 
-# Numbers of entries that are deleted stay used, so the ledger remembers the highest of them.
-forget = (
+# Numbers of deleted entries stay used, so the ledger remembers the highest of them.
+raise_forgotten = (
     ledger.update()
     .where(ledger.c.forgotten < bindparam("number"))
     .values(forgotten=bindparam("number"))

@@ -1,61 +1,77 @@
-"""Answers the fixes of one transaction, and writes what they added to the ledger."""
+"""One transaction of the ledger: answers the requests of any number of users, and writes them.
+
+Data goes one way: locked accounts and fixes in, entries, runs and rows of the outbox out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
+from hereish.core.types import Kind
 from hereish.gateway.ledger.keys import Keys
-from hereish.gateway.ledger.models import Fix, Release
-from hereish.gateway.ledger.policy import Rules, mechanism_of
-from hereish.gateway.ledger.tables import destinations, entries, outbox, policies, receipts, users
-from hereish.gateway.ledger.user_state import NOTHING, Book, Entry, again
+from hereish.gateway.ledger.models import (
+    NO_ENTRY,
+    EntryRef,
+    Fix,
+    LedgerRelease,
+    ReportRequest,
+)
+from hereish.gateway.ledger.policy import Policy
+from hereish.gateway.ledger.queries import (
+    DeviceIdentity,
+    LockedAccount,
+    StoredPolicies,
+    TokenRefusedError,
+    UserRow,
+    check_token,
+    entry_in_force,
+    newest_entry,
+)
+from hereish.gateway.ledger.tables import destinations, entries, outbox, receipts, users
+from hereish.gateway.ledger.user_state import BudgetStatus, Entry, UserState, repeat_release
 
-# A phone's clock may be ahead of ours by this much. What claims to be later is not believed.
+# A phone's clock may be ahead of ours by this much. Later times are refused.
 AHEAD_S = 300.0
 
 
-class Device(NamedTuple):
-    """Who a token speaks for."""
+class FixAnswer(NamedTuple):
+    """The answer to one fix. `own`: the release was made for this very report."""
 
-    user_id: int
-    user: str
-    device: str
-    passphrase: bytes | None
-    show_release: bool
-
-
-class Answer(NamedTuple):
-    """What a report is told. `own`: the release was made for this very report."""
-
-    release: Release | None
+    release: LedgerRelease | None
     own: bool
-    outcome: str  # for the metrics: a kind, or "again", "late", "other device", "ahead", "none"
+    outcome: str  # for the metrics: a kind, or "again", "late", "other device", "ahead"
 
 
-policy_row = select(policies.c.version, policies.c.body).where(policies.c.id == bindparam("policy"))
-_receipt = select(receipts.c.entry_at_s, receipts.c.at_s, receipts.c.own).where(
+class ReportResponse(NamedTuple):
+    """All answers to a request, in the order of its fixes, and what is left of the budget."""
+
+    device: DeviceIdentity
+    answers: list[FixAnswer]
+    budget: BudgetStatus
+    policy: Policy
+    entry_count: int  # of the user: what `Ledger.position` takes
+
+
+_select_receipt = select(receipts.c.entry_at_s, receipts.c.at_s, receipts.c.own).where(
     receipts.c.user_id == bindparam("user"), receipts.c.key == bindparam("key")
 )
-_in_force = (
-    select(*(entries.c[name] for name in Entry._fields))
-    .where(entries.c.user_id == bindparam("user"), entries.c.at_s <= bindparam("at"))
-    .order_by(entries.c.at_s.desc())
-    .limit(1)
-)
-_remember = (
+_add_receipt = insert(receipts)
+_update_user = (
     update(users)
     .where(users.c.id == bindparam("user"))
     .values(
         state=bindparam("state"),
         policy_id=bindparam("policy"),
-        next_policy_id=bindparam("following"),
+        next_policy_id=bindparam("next_policy"),
     )
 )
 _add_entries = insert(entries).returning(entries.c.id, entries.c.made_s)
-# PostgreSQL does both in one go, which saves a way to the server and back.
+# PostgreSQL does both in one statement, which saves a round trip to the server.
 _COLUMNS = (*Entry._fields, "user_id", "made_s")
 _added = (
     insert(entries)
@@ -63,8 +79,8 @@ _added = (
     .returning(entries.c.id)
     .cte("added")
 )
-_add_and_remember = _remember.returning(select(_added.c.id).scalar_subquery())
-_post = insert(outbox).from_select(
+_add_entry_and_update_user = _update_user.returning(select(_added.c.id).scalar_subquery())
+_add_to_outbox = insert(outbox).from_select(
     ["destination_id", "at_s", "lat", "lon", "accuracy_m", "device", "tid"],
     select(
         destinations.c.id,
@@ -76,155 +92,218 @@ _post = insert(outbox).from_select(
         bindparam("tid", type_=entries.c.device.type),
     ).where(destinations.c.user_id == bindparam("user")),
 )
-_add_receipt = insert(receipts)
 
 
-class Numbered(NamedTuple):
-    """An entry by its number, and when it was made: one of another history has another time."""
+class _Receipt(NamedTuple):
+    """Which entry was made for a report that came with an id."""
 
-    number: int
-    made_s: float
-
-
-NO_ENTRY = Numbered(0, 0.0)
+    entry_at_s: float | None
+    at_s: float
+    own: bool
 
 
-class _Added(NamedTuple):
+class _NewEntry(NamedTuple):
     entry: Entry
     tid: str | None
     made_s: float
 
 
-class Scribe:
-    """Answers what one user asks in a transaction, and keeps what is to be written at its end."""
+class ReportTransaction:
+    """Answers requests one after the other; `write` then stores what they added."""
 
-    def __init__(self, tx: Connection, user_id: int, book: Book, keys: Keys, forwards: int) -> None:
-        self.user_id, self.book, self.forwards = user_id, book, forwards
-        self.added: list[_Added] = []
-        self._tx, self._keys = tx, keys
+    def __init__(
+        self,
+        tx: Connection,
+        keys: Keys,
+        policies: StoredPolicies,
+        accounts: Mapping[str, LockedAccount],
+    ) -> None:
+        self._tx, self._keys, self._policies = tx, keys, policies
+        self._accounts = {token_id: locked.account for token_id, locked in accounts.items()}
+        self._newest_at_s = {one.account.user.id: one.newest_at_s for one in accounts.values()}
+        self._users: dict[int, _UserReports] = {}
+        # What is released again may not have been released before: its writer may have died.
+        known = (one.newest for one in accounts.values() if one.newest is not None)
+        self._newest = max(known, default=NO_ENTRY)
 
-    def answer(
-        self, fix: Fix, device: str, tid: str | None, looked_up: bool, now_s: float
-    ) -> Answer:
+    def answer(self, requests: Iterable[ReportRequest]) -> list[ReportResponse | Exception]:
+        """Answer each request, or return that its token is refused."""
+        outcomes: list[ReportResponse | Exception] = []
+        for request in requests:
+            try:
+                outcomes.append(self._answer(request))
+            except TokenRefusedError as refused:
+                outcomes.append(refused)
+        return outcomes
+
+    def _answer(self, request: ReportRequest) -> ReportResponse:
+        account = check_token(self._accounts.get(request.token.id), request.token)
+        device = account.identity
+        reports = self._users.get(device.user_id) or self._load(account.user)
+        now_s = time.time() if request.now_s is None else request.now_s
+        fixes = [_round_to_clock(fix) for fix in request.fixes]
+        answers: dict[int, FixAnswer] = {}
+        for i in sorted(range(len(fixes)), key=lambda i: fixes[i].at_s):
+            answers[i] = reports.answer(fixes[i], device.device, request, now_s)
+        # Of the newest fix's window, unless its time is refused.
+        budget_s = max((fix.at_s for fix in fixes), default=now_s)
+        if budget_s > now_s + AHEAD_S:
+            budget_s = now_s
+        state = reports.state
+        return ReportResponse(
+            device,
+            [answers[i] for i in range(len(fixes))],
+            state.budget_at(budget_s),
+            state.policy.settings,
+            state.entry_count,
+        )
+
+    def _load(self, user: UserRow) -> _UserReports:
+        newest_at_s = self._newest_at_s[user.id]
+        state = self._policies.load_state(self._tx, user, newest_at_s)
+        if state.newest is not None and state.newest.at_s != newest_at_s:
+            # We waited for the lock: the row is newer than the entry that was read with it.
+            newest = newest_entry(self._tx, user.id)
+            self._newest = self._newest if newest is None else max(self._newest, newest)
+        reports = _UserReports(self._tx, self._keys, self._policies, user, state)
+        self._users[user.id] = reports
+        return reports
+
+    def write(self) -> EntryRef:
+        """Write entries, runs and the outbox. The newest entry that may have been released."""
+        changed = [one for one in self._users.values() if one.added or one.state.needs_writing]
+        rows = [row for reports in changed for row in reports.entry_rows()]
+        if len(rows) == len(changed) == 1 and self._tx.dialect.name == "postgresql":
+            new = {f"new_{name}": value for name, value in rows[0].items()}
+            row = changed[0].user_row() | new
+            number = self._tx.execute(_add_entry_and_update_user, row).scalar_one()
+            self._newest = max(self._newest, EntryRef(int(number), rows[0]["made_s"]))
+        else:
+            if rows:
+                added = (EntryRef(*row) for row in self._tx.execute(_add_entries, rows))
+                self._newest = max(self._newest, *added)
+            if changed:
+                self._tx.execute(_update_user, [reports.user_row() for reports in changed])
+        outgoing = [row for reports in changed for row in reports.outbox_rows()]
+        if outgoing:
+            self._tx.execute(_add_to_outbox, outgoing)
+        return self._newest
+
+
+class _UserReports:
+    """Answers the reports of one user, and keeps what is to be written at the end."""
+
+    def __init__(
+        self, tx: Connection, keys: Keys, policies: StoredPolicies, user: UserRow, state: UserState
+    ) -> None:
+        self.state = state
+        self.added: list[_NewEntry] = []
+        self._tx, self._keys, self._policies = tx, keys, policies
+        self._user_id, self._forwards = user.id, user.forwards
+
+    def answer(self, fix: Fix, device: str, request: ReportRequest, now_s: float) -> FixAnswer:
         key = None
         if fix.id is not None:
-            key = self._keys.named(self.user_id, device, fix.id)
-            asked = {"user": self.user_id, "key": key}
-            known = self._tx.execute(_receipt, asked).one_or_none()
-            if known is not None:
-                return self._known(known)
+            key = self._keys.report_key(self._user_id, device, fix.id)
+            row = self._tx.execute(_select_receipt, {"user": self._user_id, "key": key})
+            receipt = row.one_or_none()
+            if receipt is not None:
+                return self._repeat(_Receipt(*receipt))
         if fix.at_s > now_s + AHEAD_S:
-            return Answer(None, own=False, outcome="ahead")
-        book = self.book
-        due = book.is_due(fix.at_s)
+            return FixAnswer(None, own=False, outcome="ahead")
+        state = self.state
+        due = state.is_due(fix.at_s)
         entry = None
-        if due and book.counts(device, fix.at_s, now_s):
-            entry = book.add(fix, device)
+        if due and state.is_counted(device, fix.at_s, now_s):
+            entry = state.add(fix, device)
             if entry is None:  # as before: nothing is left
-                answer = Answer(None, own=False, outcome=NOTHING)
+                answer = FixAnswer(None, own=False, outcome=Kind.NONE)
             else:
-                answer = Answer(entry.release(book.rules), own=True, outcome=entry.kind)
+                answer = FixAnswer(entry.release(state.policy), own=True, outcome=entry.kind)
         else:
-            answer = self._free(fix, device, looked_up, settled=not due)
-        book.hear(device, fix.at_s, now_s)
+            answer = self._free_answer(fix, device, request.answers, settled=not due)
+        state.note_report(device, fix.at_s, now_s)
         if entry is not None:
-            self.added.append(_Added(entry, tid, now_s))
+            self.added.append(_NewEntry(entry, request.tid, now_s))
             if key is not None:
-                receipt = {"entry_at_s": entry.at_s, "at_s": fix.at_s, "own": True}
-                of_whom = {"user_id": self.user_id, "key": key, "made_s": now_s}
-                self._tx.execute(_add_receipt, of_whom | receipt)
+                receipt_of = {"user_id": self._user_id, "key": key, "made_s": now_s}
+                made = _Receipt(entry.at_s, fix.at_s, own=True)
+                self._tx.execute(_add_receipt, receipt_of | made._asdict())
         return answer
 
-    def _free(self, fix: Fix, device: str, looked_up: bool, settled: bool) -> Answer:
-        """The entry in force at that time: it is public, so it costs nothing to say it again.
+    def _free_answer(self, fix: Fix, device: str, looked_up: bool, settled: bool) -> FixAnswer:
+        """The entry in force at that time: it is public, so it costs nothing to repeat it.
 
-        Until reports that count have come to that time another entry may still be made for it. So
-        what is told then is the last release as the answer for its own time.
+        Until reports that count have come to that time another entry may still be made for it.
+        Then the answer is the last release, as the answer for its own time.
         """
-        outcome = "again" if self.book.is_answered_by_the_newest(fix.at_s) else "late"
+        outcome = "again" if self.state.newest_is_in_force(fix.at_s) else "late"
         if not settled:
             outcome = "other device"
         entry = self._in_force(fix.at_s) if looked_up else None  # [L8]
         if entry is None:
-            return Answer(None, own=False, outcome=outcome)
-        # Whatever its place is: whether it is the same one would tell who asks about the secret.
+            return FixAnswer(None, own=False, outcome=outcome)
+        # Whatever its place is: whether it is the same one would reveal the secret to a guesser.
         own = entry.at_s == fix.at_s and entry.device == device
         release = self._release(entry)
         if release is not None and not own:
-            release = again(release, fix.at_s if settled else entry.at_s)
-        return Answer(release, own, outcome)
+            release = repeat_release(release, fix.at_s if settled else entry.at_s)
+        return FixAnswer(release, own, outcome)
 
-    def _known(self, receipt: Any) -> Answer:
+    def _repeat(self, receipt: _Receipt) -> FixAnswer:
         """The answer that a report with this id had before."""
         entry = None if receipt.entry_at_s is None else self._in_force(receipt.entry_at_s)
         if entry is not None and entry.at_s != receipt.entry_at_s:
-            entry = None  # it was forgotten, and an earlier one is not the same answer
+            entry = None  # it was pruned, and an earlier one is not the same answer
         release = None if entry is None else self._release(entry)
         if release is not None and not receipt.own:
-            release = again(release, receipt.at_s)
-        return Answer(release, receipt.own, outcome="again")
+            release = repeat_release(release, receipt.at_s)
+        return FixAnswer(release, receipt.own, outcome="again")
 
     def _in_force(self, at_s: float) -> Entry | None:
-        if self.book.is_answered_by_the_newest(at_s):
-            return self.book.newest
+        if self.state.newest_is_in_force(at_s):
+            return self.state.newest
         for added in reversed(self.added):
             if added.entry.at_s <= at_s:
                 return added.entry
-        row = self._tx.execute(_in_force, {"user": self.user_id, "at": at_s}).one_or_none()
-        return None if row is None else Entry(*row)
+        return entry_in_force(self._tx, self._user_id, at_s)
 
-    def _release(self, entry: Entry) -> Release | None:
-        book = self.book
-        if entry.policy_id == book.rules.id:
-            return entry.release(book.rules)
-        row = self._tx.execute(policy_row, {"policy": entry.policy_id}).one()
-        policy, mechanism = mechanism_of(row.body)
-        return entry.release(Rules(entry.policy_id, row.version, policy, mechanism))
+    def _release(self, entry: Entry) -> LedgerRelease | None:
+        return entry.release(self._policies.read(self._tx, entry.policy_id))
 
-    def state(self) -> dict[str, Any]:
-        """The user's new row."""
-        following = self.book.following
+    def entry_rows(self) -> list[dict[str, Any]]:
+        return [
+            {**added.entry._asdict(), "user_id": self._user_id, "made_s": added.made_s}
+            for added in self.added
+        ]
+
+    def user_row(self) -> dict[str, Any]:
+        next_policy = self.state.next_policy
         return {
-            "user": self.user_id,
-            "state": self.book.to_json(),
-            "policy": self.book.rules.id,
-            "following": None if following is None else following.id,
+            "user": self._user_id,
+            "state": self.state.to_json(),
+            "policy": self.state.policy.id,
+            "next_policy": None if next_policy is None else next_policy.id,
         }
 
+    def outbox_rows(self) -> list[dict[str, Any]]:
+        if not self._forwards:
+            return []
+        return [
+            {
+                "user": self._user_id,
+                "at": added.entry.at_s,
+                "lat": added.entry.lat,
+                "lon": added.entry.lon,
+                "accuracy": added.entry.accuracy_m,
+                "device": added.entry.device,
+                "tid": added.tid,
+            }
+            for added in self.added
+            if added.entry.lat is not None
+        ]
 
-def write(tx: Connection, scribes: Iterable[Scribe]) -> Numbered:
-    """Write what they kept: entries, runs and the outbox. The last entry, or none."""
-    active = [scribe for scribe in scribes if scribe.added or scribe.book.is_worth_writing]
-    rows = [
-        {**added.entry._asdict(), "user_id": scribe.user_id, "made_s": added.made_s}
-        for scribe in active
-        for added in scribe.added
-    ]
-    last = NO_ENTRY
-    if len(rows) == len(active) == 1 and tx.dialect.name == "postgresql":
-        new = {f"new_{name}": value for name, value in rows[0].items()}
-        number = tx.execute(_add_and_remember, active[0].state() | new).scalar_one()
-        last = Numbered(int(number), rows[0]["made_s"])
-    else:
-        if rows:
-            last = max(Numbered(*row) for row in tx.execute(_add_entries, rows))
-        if active:
-            tx.execute(_remember, [scribe.state() for scribe in active])
-    posts = [
-        {
-            "user": scribe.user_id,
-            "at": added.entry.at_s,
-            "lat": added.entry.lat,
-            "lon": added.entry.lon,
-            "accuracy": added.entry.accuracy_m,
-            "device": added.entry.device,
-            "tid": added.tid,
-        }
-        for scribe in active
-        if scribe.forwards
-        for added in scribe.added
-        if added.entry.lat is not None
-    ]
-    if posts:
-        tx.execute(_post, posts)
-    return last
+
+def _round_to_clock(fix: Fix) -> Fix:
+    """Its time as a datetime has it, so that it stays the same through every format."""
+    return fix._replace(at_s=datetime.fromtimestamp(fix.at_s, UTC).timestamp())

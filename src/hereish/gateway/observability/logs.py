@@ -1,4 +1,4 @@
-"""Structured logs: a line of JSON each, made of words of ours. No place can be in one.
+"""Structured logs: one line of JSON per event, with our own texts only, so that no place is in one.
 
 Texts of exceptions are never written, because they may quote what was sent; their type and the
 line that raised them are.
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 log = logging.getLogger("hereish.gateway")
-# What others log may hold addresses or values: only that something happened, and how bad it is.
+# Other libraries' messages may hold addresses or values: only logger and level are written.
 _OURS = ("hereish",)
 _KNOWN = ("uvicorn", "uvicorn.error")
 
 
-class Line(logging.Formatter):
+class JsonLogFormatter(logging.Formatter):
     """A record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -31,34 +31,34 @@ class Line(logging.Formatter):
         name = record.name
         if name.split(".")[0] in _OURS:
             line["event"] = record.msg
-            line |= getattr(record, "told", {})
+            line |= getattr(record, "fields", {})
         else:
             line["event"] = "library"
             line["logger"] = name
             if name in _KNOWN and not record.exc_info:
                 line["words"] = record.getMessage()
         if record.exc_info and record.exc_info[0] is not None:
-            line |= defect(record.exc_info[1])
+            line |= describe_exception(record.exc_info[1])
         return json.dumps(line, ensure_ascii=False)
 
 
-def defect(wrong: BaseException | None) -> dict[str, str]:
-    """What may be said of an exception: its type, and where it was raised."""
-    frames = traceback.extract_tb(wrong.__traceback__) if wrong is not None else []
+def describe_exception(error: BaseException | None) -> dict[str, str]:
+    """What may be logged of an exception: its type, and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__) if error is not None else []
     where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
-    return {"defect": type(wrong).__name__, "where": where}
+    return {"defect": type(error).__name__, "where": where}
 
 
-def tell(event: str, level: int = logging.INFO, **told: object) -> None:
-    """Write a line. `told` is public: never pass what a client sent."""
+def log_event(event: str, level: int = logging.INFO, **fields: object) -> None:
+    """Write a line. `fields` are public: never pass what a client sent."""
     if log.isEnabledFor(level):
-        log.log(level, event, extra={"told": told})
+        log.log(level, event, extra={"fields": fields})
 
 
-def set_up(level: str) -> None:
-    """All lines of this process to stderr, in this format."""
+def configure_logging(level: str) -> None:
+    """Write all logs of this process to stderr, in this format."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Line())
+    handler.setFormatter(JsonLogFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.captureWarnings(True)  # as lines too
     for name in (*_OURS, *_KNOWN):

@@ -1,4 +1,4 @@
-"""What Prometheus may read: counts and times. No user, no device, no place."""
+"""Prometheus metrics: counts and times. No user, no device, no place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 
 
 class Metrics:
-    """The numbers of one process."""
+    """The metrics of one process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

@@ -22,7 +22,7 @@ from hereish.gateway.http.protocols.parsing import (
     number_in,
     unix_s,
 )
-from hereish.gateway.ledger.models import Fix, Nonsense, Points, Release
+from hereish.gateway.ledger.models import Fix, InvalidRequestError, LedgerRelease, Points
 
 _FORM = "application/x-www-form-urlencoded"
 _JSON = "application/json"
@@ -54,7 +54,7 @@ def read(
     media = (content_type or _FORM).partition(";")[0].strip().lower()
     try:
         points = _of_body(media, body, pairs, now_s)
-    except Nonsense as nonsense:
+    except InvalidRequestError as nonsense:
         if nonsense.reason != "body":
             raise
         points = Points([], [nonsense.reason])
@@ -72,7 +72,7 @@ def _of_body(media: str, body: bytes, pairs: list[tuple[str, str]], now_s: float
         return _of_json(json_value(body), pairs, now_s)
     if media in (_FORM, _PLAIN):
         return Points(_of_fields([*pairs, *_form(body)], now_s), [])
-    raise Nonsense("the body must be a form or JSON")
+    raise InvalidRequestError("the body must be a form or JSON")
 
 
 def _has_position(pairs: list[tuple[str, str]]) -> bool:
@@ -83,7 +83,7 @@ def _has_position(pairs: list[tuple[str, str]]) -> bool:
 def _form(body: bytes) -> list[tuple[str, str]]:
     text = body.decode(errors="replace")
     if text.count("&") >= _MOST_FIELDS:
-        raise Nonsense("the form has too many fields")
+        raise InvalidRequestError("the form has too many fields")
     return parse_qsl(text, keep_blank_values=True)
 
 
@@ -94,12 +94,12 @@ def _of_fields(pairs: list[tuple[str, str]], now_s: float) -> list[Fix]:
         if meaning is None:
             continue
         if not _same(meaning, found.setdefault(meaning, text), text):
-            raise Nonsense(
+            raise InvalidRequestError(
                 "the position or its time is in the request twice, and differs", "ambiguous"
             )
     if "location" in found:
         if "lat" in found or "lon" in found:
-            raise Nonsense(
+            raise InvalidRequestError(
                 "the position is in the request twice; send location, or lat and lon", "ambiguous"
             )
         lat, _, lon = found["location"].partition(",")
@@ -125,7 +125,7 @@ def _time(text: str | None, now_s: float) -> float:
         return now_s
     at_s = _seconds(text)
     if at_s is None:
-        raise Nonsense(
+        raise InvalidRequestError(
             "the time must be Unix seconds or milliseconds, or an ISO date and time", "time"
         )
     return at_s
@@ -147,7 +147,7 @@ def _of_json(value: object, query: list[tuple[str, str]], now_s: float) -> Point
     for message in _messages(value if isinstance(value, list) else [value]):
         try:
             points.fixes.extend(_of_message(message, query, now_s))
-        except Nonsense as nonsense:
+        except InvalidRequestError as nonsense:
             points.unusable.append(nonsense.reason)
     return points
 
@@ -160,7 +160,9 @@ def _has_many(message: object) -> bool:
 def _messages(messages: list[Any]) -> list[object]:
     number = sum(len(one["location"]) if _has_many(one) else 1 for one in messages)
     if number > MOST:
-        raise Nonsense("there are more than a thousand positions; send fewer at once", "size")
+        raise InvalidRequestError(
+            "there are more than a thousand positions; send fewer at once", "size"
+        )
     found: list[object] = []
     for message in messages:
         if _has_many(message):
@@ -173,7 +175,9 @@ def _messages(messages: list[Any]) -> list[object]:
 
 def _of_message(message: object, query: list[tuple[str, str]], now_s: float) -> list[Fix]:
     if not isinstance(message, dict):
-        raise Nonsense("the body is not a JSON object; check which app and format was set up here")
+        raise InvalidRequestError(
+            "the body is not a JSON object; check which app and format was set up here"
+        )
     location = message.get("location")
     if isinstance(location, str):  # the fields of a form, as JSON
         return _of_fields([*query, *_flat(message), ("location", location)], now_s)
@@ -198,18 +202,18 @@ def _part(message: dict[str, Any], name: str) -> dict[str, Any]:
     if part is None:
         return {}
     if not isinstance(part, dict):
-        raise Nonsense("location and its coords must be objects")
+        raise InvalidRequestError("location and its coords must be objects")
     return part
 
 
 def _fix(lat: object, lon: object, at_s: float) -> Fix:
     place = coordinates(lat, lon)
     if place is None:
-        raise Nonsense("a position needs a latitude and a longitude in degrees", "place")
+        raise InvalidRequestError("a position needs a latitude and a longitude in degrees", "place")
     return Fix(*place, at_s)
 
 
-def query(release: Release, device: str | None, *, accuracy: bool = True) -> str:
+def query(release: LedgerRelease, device: str | None, *, accuracy: bool = True) -> str:
     """A release as the query of a request: these fields and no others, whatever the phone sent.
 
     Whole seconds, since Traccar takes no fraction of them. It reads the accuracy from `accuracy`

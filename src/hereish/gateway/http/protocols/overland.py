@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hereish.gateway.http.protocols.parsing import coordinates, json_object, seconds_of
-from hereish.gateway.ledger.models import Fix, Nonsense, Points, Reason, Release
+from hereish.gateway.ledger.models import Fix, InvalidRequestError, LedgerRelease, Points, Reason
 
 ANSWER = b'{"result":"ok"}'  # anything else, and the app keeps its batch and sends it again
 MOST = 1000  # the largest batch that can be set in the app
@@ -26,9 +26,9 @@ def read(body: bytes) -> Points:
     """
     features = json_object(body).get("locations")
     if not isinstance(features, list):
-        raise Nonsense("the body has no list of locations, so it is not one of Overland")
+        raise InvalidRequestError("the body has no list of locations, so it is not one of Overland")
     if len(features) > MOST:
-        raise Nonsense(
+        raise InvalidRequestError(
             "there are more than a thousand locations; set a smaller batch in the app", "size"
         )
     points = Points([], [])
@@ -71,7 +71,7 @@ def _is_where_it_was(properties: dict[str, Any]) -> bool:
 
 
 def batch(
-    releases: Sequence[Release], device: str | None, *, accuracy: bool = True
+    releases: Sequence[LedgerRelease], device: str | None, *, accuracy: bool = True
 ) -> dict[str, Any]:
     """Releases in this format: these properties and no others, whatever the phone sent.
 
@@ -81,7 +81,7 @@ def batch(
     return {"locations": [_feature(release, device or "hereish", accuracy) for release in releases]}
 
 
-def _feature(release: Release, device: str, accuracy: bool) -> dict[str, Any]:
+def _feature(release: LedgerRelease, device: str, accuracy: bool) -> dict[str, Any]:
     moment = datetime.fromtimestamp(release.at_s, UTC)
     properties: dict[str, Any] = {"timestamp": moment.isoformat().replace("+00:00", "Z")}
     if accuracy:

@@ -17,7 +17,7 @@ from nacl.secret import SecretBox
 
 from hereish.errors import ParameterError
 from hereish.gateway.http.protocols.parsing import coordinates, json_object, number_or_text, unix_s
-from hereish.gateway.ledger.models import Fix, Nonsense, Release
+from hereish.gateway.ledger.models import Fix, InvalidRequestError, LedgerRelease
 
 _TID_LENGTH = 2
 FRIEND = "hereish"  # the name on the owner's map of what was released
@@ -42,7 +42,7 @@ def read(body: bytes, passphrase: str | None) -> Message:
         message = json_object(_decrypted(message.get("data"), passphrase))
     kind = _type(message)
     if kind == "encrypted":
-        raise Nonsense("the message is encrypted twice; the apps do that once")
+        raise InvalidRequestError("the message is encrypted twice; the apps do that once")
     fix = _fix(message) if kind == "location" else None
     return Message(fix, tracker_id(message.get("tid")), sealed)
 
@@ -50,7 +50,7 @@ def read(body: bytes, passphrase: str | None) -> Message:
 def _type(message: dict[str, Any]) -> str:
     kind = message.get("_type")
     if not isinstance(kind, str):
-        raise Nonsense("the message has no _type, so it is not one of OwnTracks")
+        raise InvalidRequestError("the message has no _type, so it is not one of OwnTracks")
     return kind
 
 
@@ -59,7 +59,7 @@ def _fix(message: dict[str, Any]) -> Fix:
     lat, lon, tst = (number_or_text(message.get(name)) for name in ("lat", "lon", "tst"))
     place, at_s = coordinates(lat, lon), unix_s(tst)
     if place is None or at_s is None:
-        raise Nonsense(
+        raise InvalidRequestError(
             "a location needs lat and lon in degrees and tst in seconds, all as numbers",
             "place" if place is None else "time",
         )
@@ -78,7 +78,7 @@ def tracker_id(value: object) -> str | None:
 
 
 def location(
-    release: Release, tid: str | None, *, topic: str | None = None, accuracy: bool = True
+    release: LedgerRelease, tid: str | None, *, topic: str | None = None, accuracy: bool = True
 ) -> dict[str, Any]:
     """A release as a message: these fields and no others, whatever the phone sent.
 
@@ -98,7 +98,7 @@ def location(
     return message if topic is None else {**message, "topic": topic}
 
 
-def answer(release: Release | None, tid: str | None, passphrase: str | None) -> bytes:
+def answer(release: LedgerRelease | None, tid: str | None, passphrase: str | None) -> bytes:
     """What the app is told: nothing, or a friend who is where the release says."""
     if release is None:
         return b"[]"
@@ -120,7 +120,7 @@ def encrypted(message: bytes, passphrase: str) -> dict[str, str]:
 
 def _decrypted(data: object, passphrase: str | None) -> bytes:
     if passphrase is None:
-        raise Nonsense(
+        raise InvalidRequestError(
             "the message is encrypted and no passphrase is known for this device; set the app's "
             "encryption key as its passphrase here, or empty it in the app",
             "key",
@@ -128,13 +128,15 @@ def _decrypted(data: object, passphrase: str | None) -> bytes:
     box = SecretBox(_key(passphrase))
     sealed = _base64(data) if isinstance(data, str) else None
     if sealed is None or len(sealed) < SecretBox.NONCE_SIZE + SecretBox.MACBYTES:
-        raise Nonsense("the data of the encrypted message is damaged: no app encodes it like that")
+        raise InvalidRequestError(
+            "the data of the encrypted message is damaged: no app encodes it like that"
+        )
     try:
         message = box.decrypt(sealed)
     except CryptoError:
         message = None
     if message is None:
-        raise Nonsense(
+        raise InvalidRequestError(
             "the message cannot be decrypted; make the encryption key in the app and the "
             "passphrase of this device the same",
             "key",

@@ -14,7 +14,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from hereish.gateway.ledger.models import Nonsense
+from hereish.gateway.ledger.models import InvalidRequestError
 
 _END_S = datetime(2500, 1, 1, tzinfo=UTC).timestamp()
 _LONGEST = 64  # characters; no number and no time needs more, and texts may be of megabytes
@@ -35,9 +35,11 @@ def json_value(body: bytes) -> Any:
     except (ValueError, RecursionError):  # also of numbers with thousands of digits
         is_json = False
     if not is_json:
-        raise Nonsense("the body is not JSON; check which app and format was set up here")
+        raise InvalidRequestError(
+            "the body is not JSON; check which app and format was set up here"
+        )
     if isinstance(found, _Ambiguous):
-        raise Nonsense("the body has a key twice", "ambiguous")
+        raise InvalidRequestError("the body has a key twice", "ambiguous")
     return found
 
 
@@ -45,7 +47,9 @@ def json_object(body: bytes) -> dict[str, Any]:
     """The JSON object that this is."""
     found = json_value(body)
     if not isinstance(found, dict):
-        raise Nonsense("the body is not a JSON object; check which app and format was set up here")
+        raise InvalidRequestError(
+            "the body is not a JSON object; check which app and format was set up here"
+        )
     return found
 
 

@@ -22,8 +22,9 @@ from starlette.responses import Response
 from hereish.gateway.http.protocols import osmand, overland, owntracks
 from hereish.gateway.http.schemas import BASIC, BEARER, OWNTRACKS_ANSWERS, PHONE_ANSWERS
 from hereish.gateway.http.services import Desk, desk_of, shown_token
-from hereish.gateway.ledger.models import Nonsense, Points
-from hereish.gateway.ledger.tokens import Presented
+from hereish.gateway.ledger.models import InvalidRequestError, Points
+from hereish.gateway.ledger.queries import DeviceIdentity
+from hereish.gateway.ledger.tokens import PresentedToken
 
 router = APIRouter(tags=["phones"])
 JSON = "application/json"
@@ -32,13 +33,13 @@ _MAY_BE_TAKEN_LATER = ("key", "size")  # with another key, or in smaller batches
 _Read = TypeVar("_Read")
 
 
-async def _checked(desk: Desk, token: Presented, body: bytes) -> None:
+async def _checked(desk: Desk, token: PresentedToken, body: bytes) -> None:
     """Whoever has no true token is not worth the time that a large body takes.
 
     A small one is told by its report, which saves the ledger a question.
     """
     if len(body) > _LARGE_BYTES:
-        await run_in_threadpool(desk.ledger.device, token)
+        await run_in_threadpool(desk.ledger.identify, token)
 
 
 async def _parsed(body: bytes, read: Callable[[bytes], _Read]) -> _Read:
@@ -50,17 +51,17 @@ async def _points(body: bytes, read: Callable[[bytes], Points]) -> Points:
     """What can be taken of a body, and what cannot."""
     try:
         return await _parsed(body, read)
-    except Nonsense as nonsense:
+    except InvalidRequestError as nonsense:
         return _nothing_of(nonsense)
 
 
-def _nothing_of(nonsense: Nonsense) -> Points:
+def _nothing_of(nonsense: InvalidRequestError) -> Points:
     if nonsense.reason in _MAY_BE_TAKEN_LATER:
         raise nonsense
     return Points([], [nonsense.reason])
 
 
-async def _taken(desk: Desk, token: Presented, points: Points, protocol: str) -> None:
+async def _taken(desk: Desk, token: PresentedToken, points: Points, protocol: str) -> None:
     """Report what can be taken, and count what cannot: of true tokens only, and only once."""
     await desk.report(token, points.fixes, answers=False)
     _count(desk, points, protocol)
@@ -69,6 +70,12 @@ async def _taken(desk: Desk, token: Presented, points: Points, protocol: str) ->
 def _count(desk: Desk, points: Points, protocol: str) -> None:
     for reason, number in Counter(points.unusable).items():
         desk.metrics.unusable.labels(protocol, reason).inc(number)
+
+
+async def _recheck(desk: Desk, token: PresentedToken, known: DeviceIdentity | None) -> None:
+    """Check a token that is only known from before, where no report will do so."""
+    if known is not None:
+        await run_in_threadpool(desk.ledger.identify, token)
 
 
 @router.post(
@@ -81,18 +88,21 @@ async def from_owntracks(request: Request) -> Response:
     """
     desk = desk_of(request)
     token = desk.admit(shown_token(request))
-    device = await run_in_threadpool(desk.ledger.device, token)
+    known = desk.clerk.known_identity(token)
+    device = known if known else await run_in_threadpool(desk.ledger.identify, token)
     passphrase = None
     if device.passphrase is not None:
-        passphrase = desk.ledger.keys.open(device.passphrase, about=f"passphrase {token.id}")
+        passphrase = desk.ledger.keys.open(device.passphrase, context=f"passphrase {token.id}")
     try:
         message = await _parsed(
             await request.body(), partial(owntracks.read, passphrase=passphrase)
         )
-    except Nonsense as nonsense:
+    except InvalidRequestError as nonsense:
+        await _recheck(desk, token, known)
         _count(desk, _nothing_of(nonsense), "owntracks")
         return Response(b"[]", media_type=JSON)
     if message.fix is None:
+        await _recheck(desk, token, known)
         return Response(b"[]", media_type=JSON)
     shows = device.show_release
     reported = await desk.report(token, [message.fix], tid=message.tid, answers=shows)

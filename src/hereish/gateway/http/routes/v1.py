@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from hereish.core.types import Kind
 from hereish.gateway.http.schemas import (
     ANSWERS,
     BEARER,
@@ -26,17 +27,16 @@ from hereish.gateway.http.schemas import (
     iso,
 )
 from hereish.gateway.http.services import desk_of, shown_token
-from hereish.gateway.ledger.models import Fix, Nonsense
+from hereish.gateway.ledger.models import Fix, InvalidRequestError
 from hereish.gateway.ledger.positions import HEADER
 from hereish.gateway.ledger.transaction import AHEAD_S
-from hereish.gateway.ledger.user_state import NOTHING
-from hereish.gateway.observability.usage import day_of
+from hereish.gateway.observability.usage import local_day
 
 _LAST_S = 253_402_300_799.0  # the year 9999, where datetimes end
 router = APIRouter(prefix="/v1", tags=["v1"], responses=ANSWERS)
 
 
-class Unfit(Nonsense):
+class Unfit(InvalidRequestError):
     """JSON of the right kind with a field that cannot be used."""
 
 
@@ -64,12 +64,12 @@ async def report(request: Request) -> Response:
         raise Unfit(
             f"at must not lie more than {AHEAD_S:g} s ahead of the gateway's clock; check yours"
         )
-    standing, release = reported.standing, answer.release
+    standing, release = reported.budget, answer.release
     told = {
         "lat": release.lat if release else None,
         "lon": release.lon if release else None,
         "at": iso(release.at_s if release else fix.at_s),
-        "kind": release.kind if release else NOTHING,
+        "kind": release.kind if release else Kind.NONE,
         "cost": release.cost if release else 0.0,
         "spent": standing.spent,
         "remaining": standing.remaining,
@@ -81,7 +81,7 @@ async def report(request: Request) -> Response:
     }
     # As ReportOut has it, which a test checks: to check it here for each report is slow.
     # In a header, since it changes: the same report has the same answer.
-    position = {HEADER: desk.ledger.position(reported.number)}
+    position = {HEADER: desk.ledger.position(reported.entry_count)}
     return Response(json.dumps(told), headers=position, media_type="application/json")
 
 
@@ -124,9 +124,9 @@ async def budget(request: Request, response: Response) -> Budget:
     desk = desk_of(request)
     token = desk.admit(shown_token(request))
     shown = request.headers.get(HEADER)
-    device, book = await run_in_threadpool(desk.ledger.budget, token, shown)
-    response.headers[HEADER] = desk.ledger.position(book.number)
-    standing, policy = book.standing(time.time()), book.rules.policy
+    device, book = await run_in_threadpool(desk.ledger.read_state, token, shown)
+    response.headers[HEADER] = desk.ledger.position(book.entry_count)
+    standing, policy = book.budget_at(time.time()), book.policy.settings
     return Budget(
         user=device.user,
         device=device.device,
@@ -136,12 +136,12 @@ async def budget(request: Request, response: Response) -> Budget:
         window=standing.window,
         reports=standing.reports,
         exhausted=standing.exhausted,
-        guarantee=book.rules.mechanism.guarantee,
+        guarantee=book.policy.mechanism.guarantee,
         interval_s=policy.interval_s,
         time_zone=policy.time_zone,
         on_exhausted=policy.on_exhausted,
-        policy_version=book.rules.version,
-        policy_changes=book.following is not None,
+        policy_version=book.policy.version,
+        policy_changes=book.next_policy is not None,
     )
 
 
@@ -179,8 +179,8 @@ async def devices(request: Request) -> Devices:
     """How many points each device of the token's user sent today."""
     desk = desk_of(request)
     token = desk.admit(shown_token(request))
-    device, book = await run_in_threadpool(desk.ledger.budget, token)
-    day = day_of(book.rules.policy.time_zone)
-    sent = await run_in_threadpool(desk.tallies.today, desk.ledger, device.user_id, day)
+    device, book = await run_in_threadpool(desk.ledger.read_state, token)
+    day = local_day(book.policy.settings.time_zone)
+    sent = await run_in_threadpool(desk.tallies.on_day, desk.ledger, device.user_id, day)
     rows = [DeviceToday(device=name, points_today=points) for name, points in sent.items()]
     return Devices(day=day, devices=rows)
