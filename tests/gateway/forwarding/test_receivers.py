@@ -18,8 +18,9 @@ import pytest
 
 from hereish.errors import ParameterError
 from hereish.gateway.admin import destinations
-from hereish.gateway.admin.destinations import Target, target_of
-from hereish.gateway.forwarding.outbox import Forwarder, waiting
+from hereish.gateway.forwarding.forwarder import Forwarder
+from hereish.gateway.forwarding.outbox import Outbox
+from hereish.gateway.forwarding.targets import ForwardTarget, parse_target
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.tables import destinations as rows
 from tests.support.forwarding_stage import Phone, the_only
@@ -164,7 +165,7 @@ def test_traccar_takes_osmand_of_a_device_that_it_knows(ledger: Ledger, phone: P
     traccar = Traccar(DEVICE)
     released, receiver = forwarded(ledger, phone, traccar.osmand, "", "osmand", device=DEVICE)
     assert traccar.points == released
-    assert waiting(ledger) == 0
+    assert Outbox(ledger).count() == 0
     for request in receiver.requests:
         assert request.method == "GET"
         assert urlsplit(request.path).path == "/"
@@ -217,15 +218,15 @@ def test_destinations_from_before_are_known_by_their_initials_as_before(
     ledger: Ledger, phone: Phone
 ) -> None:
     """Traccar would not know them by a topic. But initials there are always now."""
-    old = asdict(target_of("http://127.0.0.1/", "owntracks"))
+    old = asdict(parse_target("http://127.0.0.1/", "owntracks"))
     for name in ("device", "accuracy", "message_topic"):
         del old[name]
-    assert Target(**old).message_topic is None
+    assert ForwardTarget(**old).message_topic is None
     traccar = Traccar("al", "sh")
     with web_receiver() as receiver:
         receiver.judge = traccar.owntracks
         number = destinations.add(ledger, "alice", receiver.url, "owntracks")
-        sealed = Target(**{**old, "address": receiver.url}).seal(ledger.keys, 1)
+        sealed = ForwardTarget(**{**old, "address": receiver.url}).seal(ledger.keys, 1)
         with ledger.database.writing() as tx:
             tx.execute(rows.update().where(rows.c.id == number).values(sealed=sealed))
         released = phone.report(2)
@@ -304,16 +305,16 @@ def test_no_accuracy_leaves_it_out_of_every_format(ledger: Ledger, phone: Phone,
 @pytest.mark.parametrize("kind", ["osmand", "overland", "owntracks"])
 def test_a_device_has_no_sign_that_means_something_in_an_address(kind: str, device: str) -> None:
     with pytest.raises(ParameterError, match="a device is 1 to 100"):
-        target_of("https://host/", kind, device=device)
+        parse_target("https://host/", kind, device=device)
 
 
 @pytest.mark.parametrize("query", ["lat=LAT&lon=LON", "id=1&timestamp={2}", "lon=", "location=1,2"])
 def test_an_address_with_a_template_in_it_is_refused(query: str) -> None:
     """PhoneTrack shows such addresses, for apps that fill them in."""
     with pytest.raises(ParameterError, match="without lat, lon and timestamp"):
-        target_of(f"https://host/log?{query}", "osmand")
+        parse_target(f"https://host/log?{query}", "osmand")
 
 
 def test_over_mqtt_the_device_is_in_the_topic() -> None:
     with pytest.raises(ParameterError, match="in the topic"):
-        target_of("mqtt://host/owntracks/a/b", "mqtt", device="x")
+        parse_target("mqtt://host/owntracks/a/b", "mqtt", device="x")

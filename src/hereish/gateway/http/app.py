@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 
 import hereish
 from hereish.errors import HereishError
-from hereish.gateway.forwarding.outbox import Forwarder, waiting
+from hereish.gateway.forwarding.forwarder import Forwarder
 from hereish.gateway.http import api_page, owner_page
 from hereish.gateway.http.middleware import DEFAULT_BODY_BYTES, DEFAULT_BODY_S, Guard
 from hereish.gateway.http.rate_limit import Limiter, whole_s
@@ -132,7 +132,7 @@ def _add_operator(app: FastAPI) -> None:
 
 def _look(desk: Desk) -> None:
     try:
-        desk.metrics.waiting.set(waiting(desk.ledger))
+        desk.metrics.waiting.set(desk.forwarder.outbox.count())
         desk.metrics.ledger_up.set(1)
     except HereishError:
         desk.metrics.ledger_up.set(0)

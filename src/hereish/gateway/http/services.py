@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from hereish.errors import HereishError
-from hereish.gateway.forwarding.outbox import Forwarder
+from hereish.gateway.forwarding.forwarder import Forwarder
 from hereish.gateway.http.rate_limit import Limiter
 from hereish.gateway.ledger import tokens
 from hereish.gateway.ledger.group_commit import Clerk
@@ -71,7 +71,7 @@ class Desk:
         day = day_of(reported.policy.time_zone)
         self.tallies.add(reported.device, day, len(fixes))
         if fresh:
-            self.forwarder.poke()
+            self.forwarder.wake()
         return reported
 
 
