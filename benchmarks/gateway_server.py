@@ -14,8 +14,8 @@ from sqlalchemy import Column, Double, Integer, MetaData, Table, insert
 from starlette.concurrency import run_in_threadpool
 
 from hereish.gateway.http.app import create_app
-from hereish.gateway.http.middleware import Guard
-from hereish.gateway.http.schemas import ReportIn
+from hereish.gateway.http.middleware import GatewayMiddleware
+from hereish.gateway.http.schemas import ReportRequest
 from hereish.gateway.http.server import serve
 from hereish.gateway.ledger.database import Database
 from hereish.gateway.ledger.ledger import Ledger
@@ -37,16 +37,16 @@ def bare(database: str) -> FastAPI:
     opened = Database(database)
     points.metadata.create_all(opened.engine)
     app = FastAPI()
-    app.add_middleware(Guard, metrics=Metrics())
+    app.add_middleware(GatewayMiddleware, metrics=Metrics())
 
-    def write(told: ReportIn) -> None:
+    def write(told: ReportRequest) -> None:
         row = {"at_s": time.time(), "lat": told.lat, "lon": told.lon}
         with opened.writing() as tx:
             tx.execute(insert(points), row)
 
     @app.post("/v1/report")
-    async def report(request: Request) -> ReportIn:
-        told = ReportIn.model_validate_json(await request.body())
+    async def report(request: Request) -> ReportRequest:
+        told = ReportRequest.model_validate_json(await request.body())
         await run_in_threadpool(write, told)
         return told
 

@@ -20,7 +20,7 @@ import pytest
 
 from hereish.errors import HereishError, ParameterError
 from hereish.gateway.http.app import create_app
-from hereish.gateway.http.server import server_of
+from hereish.gateway.http.server import make_server
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.user_state import Book
 from hereish.gateway.observability import logs
@@ -70,7 +70,7 @@ def threaded(tmp_path: Path, logged: Path) -> Iterator[Threaded]:
     ledger = Ledger.open(places_in(tmp_path))
     token = member(ledger)
     port = free_port()
-    server = server_of(create_app(ledger), "127.0.0.1", port)
+    server = make_server(create_app(ledger), "127.0.0.1", port)
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started and thread.is_alive():

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hereish.gateway.http.protocols import osmand
-from hereish.gateway.http.protocols.parsing import coordinates, seconds_of
-from hereish.gateway.ledger.models import Fix, Nonsense, Points
+from hereish.gateway.http.protocols._parsing import to_coordinates, to_seconds
+from hereish.gateway.http.protocols.payload import ParsedPoints, PayloadError
+from hereish.gateway.ledger.models import Fix
 from tests.support.client_payloads import (
     ANY_JSON,
     AT_S,
@@ -54,7 +55,7 @@ def read_json(message: object) -> list[Fix]:
 def check_refused(
     query: str = "", content_type: str | None = None, body: bytes = b"", words: str | None = None
 ) -> None:
-    with pytest.raises(Nonsense, match=words) as refused:
+    with pytest.raises(PayloadError, match=words) as refused:
         read(parse_qsl(query, keep_blank_values=True), content_type, body, NOW_S)
     assert tells_nothing(refused.value)
 
@@ -89,7 +90,7 @@ def test_nothing_beside_the_coords_of_json_is_overlooked() -> None:
     for query, message in whole:
         assert read(query, JSON_TYPE, sent(message), NOW_S) == [HERE]
     differs = [("lat", "9"), ("lon", "9")]
-    with pytest.raises(Nonsense, match="twice, and differs"):
+    with pytest.raises(PayloadError, match="twice, and differs"):
         read(differs, JSON_TYPE, sent({"location": {"coords": coords}}), NOW_S)
 
 
@@ -337,7 +338,7 @@ def test_an_array_of_a_thousand_is_read_and_of_one_more_is_too_large() -> None:
         if isinstance(messages, dict):
             thousand, more = ({"location": [location] * n} for n in (1000, 1001))
         assert len(read_json(thousand)) == 1000
-        with pytest.raises(Nonsense, match="fewer at once") as refused:
+        with pytest.raises(PayloadError, match="fewer at once") as refused:
             read_json(more)
         assert refused.value.reason == "size"
 
@@ -361,17 +362,17 @@ def test_a_form_of_very_many_fields_is_nonsense() -> None:
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
 def test_numbers_that_are_none_are_no_coordinates_and_no_times(odd: float) -> None:
-    assert coordinates(odd, LON) is None
-    assert coordinates(LAT, odd) is None
-    assert seconds_of(odd) is None
+    assert to_coordinates(odd, LON) is None
+    assert to_coordinates(LAT, odd) is None
+    assert to_seconds(odd) is None
 
 
 def check_read(pairs: list[tuple[str, str]], content_type: str | None, body: bytes) -> None:
     """Whatever it is: usable fixes, or an error that tells nothing."""
-    points, refused = Points([], []), None
+    points, refused = ParsedPoints([], []), None
     try:
         points = osmand.read(pairs, content_type, body, NOW_S)
-    except Nonsense as error:
+    except PayloadError as error:
         refused = error
     assert refused is None or tells_nothing(refused)
     assert all(map(usable, points.fixes))

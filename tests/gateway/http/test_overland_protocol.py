@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hereish.core.types import Kind
 from hereish.gateway.http.protocols import overland as protocol
-from hereish.gateway.ledger.models import Fix, Nonsense, Release
+from hereish.gateway.http.protocols.payload import PayloadError
+from hereish.gateway.ledger.models import Fix, Release
 from tests.support.client_payloads import (
     ANY_JSON,
     AT_S,
@@ -38,7 +40,7 @@ def release(at_s: float = AT_S) -> Release:
         lat=48.9,
         lon=19.3,
         at_s=at_s,
-        kind="easy",
+        kind=Kind.EASY,
         cost=0.01,
         accuracy_m=2310.2,
         eps_test=0.01,
@@ -53,7 +55,7 @@ def read(*features: object) -> list[Fix]:
 
 
 def check_refused(body: bytes) -> str:
-    with pytest.raises(Nonsense) as refused:
+    with pytest.raises(PayloadError) as refused:
         protocol.read(body)
     assert tells_nothing(refused.value)
     return str(refused.value)
@@ -236,7 +238,7 @@ def test_what_is_no_batch_is_nonsense_and_the_error_does_not_repeat_it(body: byt
 
 
 def test_the_app_deletes_its_batch_at_these_words() -> None:
-    assert protocol.ANSWER == b'{"result":"ok"}'
+    assert protocol.RESPONSE == b'{"result":"ok"}'
 
 
 def test_what_is_forwarded_is_the_release_and_the_name_of_the_device() -> None:
@@ -267,7 +269,7 @@ def check_read(body: bytes) -> list[Fix]:
     fixes, refused = [], None
     try:
         fixes = protocol.read(body).fixes
-    except Nonsense as error:
+    except PayloadError as error:
         refused = error
     assert refused is None or tells_nothing(refused)
     assert all(map(usable, fixes))

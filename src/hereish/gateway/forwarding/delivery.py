@@ -40,7 +40,7 @@ class QueuedRelease(NamedTuple):
 class Message(NamedTuple):
     """What is sent at a time, and how many releases are in it."""
 
-    count: int
+    releases: int
     body: bytes
 
 

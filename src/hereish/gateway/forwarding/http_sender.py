@@ -38,7 +38,7 @@ async def post_messages(
             if attempt.finished:
                 return
             await _send(transport, _make_request(target, message.body))
-            attempt.delivered += message.count
+            attempt.delivered += message.releases
 
 
 def _make_request(target: ForwardTarget, message: bytes) -> httpx.Request:

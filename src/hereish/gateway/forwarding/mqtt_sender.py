@@ -144,7 +144,7 @@ class _BrokerConnection:
             if self._attempt.finished:
                 break
             self._publish_one(topic, message.body)
-            self._attempt.delivered += message.count
+            self._attempt.delivered += message.releases
         return True
 
     def _publish_one(self, topic: str, body: bytes) -> None:

@@ -3,21 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from hereish.core.types import Kind
-from hereish.errors import HereishError
-
-Reason = Literal["body", "place", "time", "ambiguous", "key", "size"]
-"""Why a point cannot be taken, for the metrics: a fixed list, so that nothing sent gets there."""
-
-
-class Nonsense(HereishError):  # noqa: N818  # callers know it by this name
-    """A request that means nothing. Its words never repeat what was sent: it might be a place."""
-
-    def __init__(self, words: str, reason: Reason = "body") -> None:
-        super().__init__(words)
-        self.reason: Reason = reason
 
 
 class Fix(NamedTuple):
@@ -30,13 +18,6 @@ class Fix(NamedTuple):
 
     def __repr__(self) -> str:
         return "Fix(…)"  # so that no log, traceback or assertion can show it by mistake
-
-
-class Points(NamedTuple):
-    """What a batch holds: the fixes that can be used, and why others cannot."""
-
-    fixes: list[Fix]
-    unusable: list[Reason]
 
 
 @dataclass(frozen=True, slots=True)

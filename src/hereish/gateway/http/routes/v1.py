@@ -12,64 +12,58 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from hereish.core.types import Kind
+from hereish.gateway.http.auth import BEARER, admit
+from hereish.gateway.http.errors import V1_ERRORS, InvalidFieldError
+from hereish.gateway.http.protocols.formatting import to_iso
 from hereish.gateway.http.schemas import (
-    ANSWERS,
-    BEARER,
-    Budget,
-    Devices,
-    DeviceToday,
-    History,
-    Moment,
-    Past,
-    ReportIn,
-    ReportOut,
-    iso,
+    BudgetResponse,
+    DevicesResponse,
+    DeviceUsage,
+    HistoryItem,
+    HistoryResponse,
+    IsoTime,
+    ReportRequest,
+    ReportResponse,
 )
-from hereish.gateway.http.services import desk_of, shown_token
-from hereish.gateway.ledger.models import Fix, Nonsense
+from hereish.gateway.ledger.models import Fix
 from hereish.gateway.ledger.positions import HEADER
 from hereish.gateway.ledger.transaction import AHEAD_S
-from hereish.gateway.ledger.user_state import NOTHING
 from hereish.gateway.observability.usage import day_of
 
 _LAST_S = 253_402_300_799.0  # the year 9999, where datetimes end
-router = APIRouter(prefix="/v1", tags=["v1"], responses=ANSWERS)
-
-
-class Unfit(Nonsense):
-    """JSON of the right kind with a field that cannot be used."""
+router = APIRouter(prefix="/v1", tags=["v1"], responses=V1_ERRORS)
 
 
 @router.post(
     "/report",
-    response_model=ReportOut,
+    response_model=ReportResponse,
     openapi_extra=BEARER
     | {
         "requestBody": {
             "required": True,
-            "content": {"application/json": {"schema": ReportIn.model_json_schema()}},
+            "content": {"application/json": {"schema": ReportRequest.model_json_schema()}},
         }
     },
 )
 async def report(request: Request) -> Response:
-    """Report roughly where a device is. The same report sent again gets the same answer, free: the
-    same is one with the same id, or of the same device and time.
+    """Report where a device is; the response says roughly where. The same report sent again gets
+    the same release for free: one with the same id, or of the same device and time.
     """
-    desk = desk_of(request)
-    token = desk.admit(shown_token(request))
-    fix = _fix(await request.body())
-    reported = await desk.report(token, [fix], position=request.headers.get(HEADER))
+    services, token = admit(request)
+    fix = _read_fix(await request.body())
+    reported = await services.report(token, [fix], position=request.headers.get(HEADER))
     [answer] = reported.answers
     if answer.outcome == "ahead":
-        raise Unfit(
+        raise InvalidFieldError(
             f"at must not lie more than {AHEAD_S:g} s ahead of the gateway's clock; check yours"
         )
     standing, release = reported.standing, answer.release
-    told = {
+    content = {
         "lat": release.lat if release else None,
         "lon": release.lon if release else None,
-        "at": iso(release.at_s if release else fix.at_s),
-        "kind": release.kind if release else NOTHING,
+        "at": to_iso(release.at_s if release else fix.at_s),
+        "kind": release.kind if release else Kind.NONE,
         "cost": release.cost if release else 0.0,
         "spent": standing.spent,
         "remaining": standing.remaining,
@@ -79,35 +73,36 @@ async def report(request: Request) -> Response:
         "threshold_m": release.threshold_m if release else None,
         "accuracy_m": release.accuracy_m if release else None,
     }
-    # As ReportOut has it, which a test checks: to check it here for each report is slow.
-    # In a header, since it changes: the same report has the same answer.
-    position = {HEADER: desk.ledger.position(reported.number)}
-    return Response(json.dumps(told), headers=position, media_type="application/json")
+    # As ReportResponse has it, which a test checks: validating every response is slow.
+    # In a header, since it changes: the same report has the same body.
+    position = {HEADER: services.ledger.position(reported.number)}
+    return Response(json.dumps(content), headers=position, media_type="application/json")
 
 
-def _fix(body: bytes) -> Fix:
-    told = None
-    words = ""
+def _read_fix(body: bytes) -> Fix:
+    report, message = None, ""
     try:
-        told = ReportIn.model_validate_json(body)
-    except ValidationError as wrong:  # its own words quote the input
-        fields = sorted(
-            {str(e["loc"][0]) for e in wrong.errors(include_input=False) if e["loc"]} & {*_EXPECTED}
-        )
-        words = "; ".join(_EXPECTED[field] for field in fields)
-    if told is None:
-        raise Unfit(words or "the body must be a JSON object with lat and lon")
-    if told.at is None:
+        report = ReportRequest.model_validate_json(body)
+    except ValidationError as error:  # its own message quotes the input
+        fields = {str(e["loc"][0]) for e in error.errors(include_input=False) if e["loc"]}
+        message = "; ".join(_EXPECTED[field] for field in sorted(fields & {*_EXPECTED}))
+    if report is None:
+        raise InvalidFieldError(message or "the body must be a JSON object with lat and lon")
+    if report.at is None:
         at_s = time.time()
-    elif isinstance(told.at, datetime):
-        if told.at.utcoffset() is None:
-            raise Unfit("at must say its time zone, such as 2026-05-05T12:00:00Z")
-        at_s = told.at.timestamp()
+    elif isinstance(report.at, datetime):
+        at_s = _to_seconds("at", report.at)
     else:
-        at_s = told.at
+        at_s = report.at
     if not 0.0 <= at_s <= _LAST_S:
-        raise Unfit("at must lie after 1970, as ISO 8601 or in Unix seconds")
-    return Fix(told.lat, told.lon, at_s, told.id)
+        raise InvalidFieldError("at must lie after 1970, as ISO 8601 or in Unix seconds")
+    return Fix(report.lat, report.lon, at_s, report.id)
+
+
+def _to_seconds(field: str, moment: datetime) -> float:
+    if moment.utcoffset() is None:
+        raise InvalidFieldError(f"{field} must say its time zone, such as 2026-05-05T12:00:00Z")
+    return moment.timestamp()
 
 
 _EXPECTED = {
@@ -119,15 +114,14 @@ _EXPECTED = {
 
 
 @router.get("/budget", openapi_extra=BEARER)
-async def budget(request: Request, response: Response) -> Budget:
-    """Where the budget of the token's user stands."""
-    desk = desk_of(request)
-    token = desk.admit(shown_token(request))
-    shown = request.headers.get(HEADER)
-    device, book = await run_in_threadpool(desk.ledger.budget, token, shown)
-    response.headers[HEADER] = desk.ledger.position(book.number)
+async def budget(request: Request, response: Response) -> BudgetResponse:
+    """What is spent and what is left of the privacy budget of the token's user."""
+    services, token = admit(request)
+    position = request.headers.get(HEADER)
+    device, book = await run_in_threadpool(services.ledger.budget, token, position)
+    response.headers[HEADER] = services.ledger.position(book.number)
     standing, policy = book.standing(time.time()), book.rules.policy
-    return Budget(
+    return BudgetResponse(
         user=device.user,
         device=device.device,
         spent=standing.spent,
@@ -148,39 +142,35 @@ async def budget(request: Request, response: Response) -> Budget:
 @router.get("/history", openapi_extra=BEARER)
 async def history(
     request: Request,
-    before: Annotated[Moment | None, Query(description="Only those before this time.")] = None,
+    before: Annotated[IsoTime | None, Query(description="Only those before this time.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> History:
-    """What was released for the token's user, newest first. Releases only."""
-    desk = desk_of(request)
-    token = desk.admit(shown_token(request))
-    if before is not None and before.utcoffset() is None:
-        raise Unfit("before must say its time zone, such as 2026-05-05T12:00:00Z")
-    before_s = None if before is None else before.timestamp()
-    found = await run_in_threadpool(desk.ledger.history, token, before_s, limit)
+) -> HistoryResponse:
+    """The releases of the token's user, newest first."""
+    services, token = admit(request)
+    before_s = None if before is None else _to_seconds("before", before)
+    rows = await run_in_threadpool(services.ledger.history, token, before_s, limit)
     releases = [
-        Past(
+        HistoryItem(
             lat=release.lat,
             lon=release.lon,
-            at=iso(release.at_s),
+            at=to_iso(release.at_s),
             kind=release.kind,
             cost=release.cost,
             accuracy_m=release.accuracy_m,
             window=release.window,
             device=device,
         )
-        for release, device in found
+        for release, device in rows
     ]
-    return History(releases=releases, next=releases[-1].at if len(found) == limit else None)
+    return HistoryResponse(releases=releases, next=releases[-1].at if len(rows) == limit else None)
 
 
 @router.get("/devices", openapi_extra=BEARER)
-async def devices(request: Request) -> Devices:
+async def devices(request: Request) -> DevicesResponse:
     """How many points each device of the token's user sent today."""
-    desk = desk_of(request)
-    token = desk.admit(shown_token(request))
-    device, book = await run_in_threadpool(desk.ledger.budget, token)
+    services, token = admit(request)
+    device, book = await run_in_threadpool(services.ledger.budget, token)
     day = day_of(book.rules.policy.time_zone)
-    sent = await run_in_threadpool(desk.tallies.today, desk.ledger, device.user_id, day)
-    rows = [DeviceToday(device=name, points_today=points) for name, points in sent.items()]
-    return Devices(day=day, devices=rows)
+    sent = await run_in_threadpool(services.usage.today, services.ledger, device.user_id, day)
+    rows = [DeviceUsage(device=name, points_today=points) for name, points in sent.items()]
+    return DevicesResponse(day=day, devices=rows)
