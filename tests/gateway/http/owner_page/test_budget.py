@@ -17,7 +17,7 @@ def test_the_budget_is_told_in_per_cent_and_words(look: Visit) -> None:
     signed_in(look)
     assert text(look, "#left") == "38 % of today's budget is left"
     assert text(look, "#spent") == (
-        "62 % is spent (0.0124 of 0.02), on 143 reports, at most one each 60 s."
+        "62 % is spent (0.0124 of 0.02), on 143 reports, at most one every 60 s."
     )
     assert "2026-05-05 (Europe/Helsinki)" in text(look, "#window")
     assert "7.389 times as likely" in text(look, "#guarantee")

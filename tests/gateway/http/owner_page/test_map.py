@@ -72,7 +72,7 @@ def test_rows_tell_the_time_of_the_policys_clocks(look: Visit) -> None:
         "5 May 2026, 12:11:00",
         "untested",
         "nothing",
-        "60.17270° N, 24.93440° E, a guess that nobody tested",
+        "60.17270° N, 24.93440° E, an untested guess",
         "phone",
     ]
     assert "Europe/Helsinki" in text(look, "#releases-about")

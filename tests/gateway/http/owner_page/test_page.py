@@ -148,7 +148,7 @@ def test_texts_stand_out_from_what_is_behind_them(
         assert contrast(look, "#sign-in", "#sign-in") >= 4.5
         signed_in(look)
         for words in (".about", "#left", "td", "th", "#legend li", "#readout"):
-            assert contrast(look, f"#told {words}", ".card") >= 4.5, words
+            assert contrast(look, f"#content {words}", ".card") >= 4.5, words
         assert contrast(look, "#exhausted", "#exhausted") >= 4.5
         assert contrast(look, "#updated", "body") >= 4.5
 

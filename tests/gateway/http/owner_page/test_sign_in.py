@@ -18,7 +18,7 @@ from tests.support.page_stage import (
 
 
 def test_the_token_signs_in_and_stays_in_this_tab_only(look: Visit, stage: Stage) -> None:
-    assert look.page.locator("#told").is_hidden()
+    assert look.page.locator("#content").is_hidden()
     signed_in(look)
     assert kept(look) == {"hereish.token": TOKEN}
     assert look.page.evaluate("localStorage.length") == 0
@@ -64,7 +64,7 @@ def test_a_wrong_token_is_said_and_not_kept(look: Visit, stage: Stage) -> None:
     assert "not known" in problem(look)
     assert len([path for path in stage.asked if "/v1/" in path]) == 1  # one wrong attempt, not more
     assert kept(look) == {}
-    assert look.page.locator("#told").is_hidden()
+    assert look.page.locator("#content").is_hidden()
     signed_in(look)
     assert look.page.locator("#problem").is_hidden()
 
@@ -143,6 +143,6 @@ def test_an_answer_that_comes_after_signing_out_is_not_shown(look: Visit, stage:
     look.page.evaluate("fetch('page.css').then((answer) => answer.text())")  # a later round trip
     assert len([path for path in stage.asked if path == "/v1/devices"]) == 1  # nor was it gone on
     assert kept(look) == {}
-    assert look.page.locator("#told").is_hidden()
+    assert look.page.locator("#content").is_hidden()
     assert look.page.locator("#problem").is_hidden()
     assert look.page.locator("#left").text_content() == ""
