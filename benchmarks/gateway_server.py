@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from hereish.gateway.http.app import create_app
 from hereish.gateway.http.middleware import GatewayMiddleware
-from hereish.gateway.http.schemas import ReportRequest
+from hereish.gateway.http.schemas import ReportRequestBody
 from hereish.gateway.http.server import serve
 from hereish.gateway.ledger.database import Database
 from hereish.gateway.ledger.ledger import Ledger
@@ -39,14 +39,14 @@ def bare(database: str) -> FastAPI:
     app = FastAPI()
     app.add_middleware(GatewayMiddleware, metrics=Metrics())
 
-    def write(told: ReportRequest) -> None:
+    def write(told: ReportRequestBody) -> None:
         row = {"at_s": time.time(), "lat": told.lat, "lon": told.lon}
         with opened.writing() as tx:
             tx.execute(insert(points), row)
 
     @app.post("/v1/report")
-    async def report(request: Request) -> ReportRequest:
-        told = ReportRequest.model_validate_json(await request.body())
+    async def report(request: Request) -> ReportRequestBody:
+        told = ReportRequestBody.model_validate_json(await request.body())
         await run_in_threadpool(write, told)
         return told
 

@@ -20,7 +20,7 @@ from hereish.errors import ParameterError
 from hereish.gateway.admin import destinations
 from hereish.gateway.forwarding.forwarder import Forwarder
 from hereish.gateway.forwarding.outbox import Outbox
-from hereish.gateway.forwarding.targets import ForwardTarget, parse_target
+from hereish.gateway.forwarding.targets import DestinationTarget, parse_target
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.tables import destinations as rows
 from tests.support.forwarding_stage import Phone, the_only
@@ -221,12 +221,12 @@ def test_destinations_from_before_are_known_by_their_initials_as_before(
     old = asdict(parse_target("http://127.0.0.1/", "owntracks"))
     for name in ("device", "accuracy", "message_topic"):
         del old[name]
-    assert ForwardTarget(**old).message_topic is None
+    assert DestinationTarget(**old).message_topic is None
     traccar = Traccar("al", "sh")
     with web_receiver() as receiver:
         receiver.judge = traccar.owntracks
         number = destinations.add(ledger, "alice", receiver.url, "owntracks")
-        sealed = ForwardTarget(**{**old, "address": receiver.url}).seal(ledger.keys, 1)
+        sealed = DestinationTarget(**{**old, "address": receiver.url}).seal(ledger.keys, 1)
         with ledger.database.writing() as tx:
             tx.execute(rows.update().where(rows.c.id == number).values(sealed=sealed))
         released = phone.report(2)

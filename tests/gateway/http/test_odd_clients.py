@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from hereish.gateway.http.protocols import osmand
-from hereish.gateway.http.protocols.payload import PayloadError
+from hereish.gateway.http.protocols.payload import InvalidRequestError
 from hereish.gateway.ledger import tokens
 from hereish.gateway.ledger.models import Fix
 from tests.support.client_payloads import (
@@ -74,7 +74,7 @@ def read_json(message: object) -> list[Fix]:
 
 
 def check_refused(query: str, message: object, words: str | None = None) -> None:
-    with pytest.raises(PayloadError, match=words) as refused:
+    with pytest.raises(InvalidRequestError, match=words) as refused:
         read(parse_qsl(query), JSON_TYPE, sent(message), NOW_S)
     assert tells_nothing(refused.value)
 

@@ -17,7 +17,7 @@ from nacl.secret import SecretBox
 from hereish.client import Client
 from hereish.gateway.admin import accounts
 from hereish.gateway.http.protocols import owntracks
-from hereish.gateway.http.schemas import ReportResponse
+from hereish.gateway.http.schemas import ReportResponseBody
 from hereish.gateway.ledger.ledger import Ledger
 from tests.support import client_payloads as payloads
 from tests.support.stage import HELSINKI, Running, member, places_in, serving
@@ -83,7 +83,7 @@ def test_a_report_has_the_fields_of_the_contract(town: Town) -> None:
     told = town.report(town.token(), time.time() - 60)
     contract = ("lat", "lon", "at", "kind", "cost", "spent", "remaining", "window")
     assert list(told)[: len(contract)] == list(contract)
-    response = ReportResponse.model_validate_json(json.dumps(told), strict=True)
+    response = ReportResponseBody.model_validate_json(json.dumps(told), strict=True)
     assert response.model_dump(mode="json") == told
     assert told["kind"] == "hard"
     assert told["spent"] == told["cost"]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from hereish.gateway.admin.accounts import Unknown, name_of
-from hereish.gateway.forwarding.targets import ForwardTarget, parse_target
+from hereish.gateway.forwarding.targets import DestinationTarget, parse_target
 from hereish.gateway.ledger.keys import Keys, KeyTrouble
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.tables import destinations, outbox, users
@@ -105,8 +105,8 @@ def remove(ledger: Ledger, user: str, destination_id: int) -> None:
 
 def _shown(keys: Keys, row: Any) -> Destination:
     try:
-        target = ForwardTarget.unseal(keys, row.sealed, row.user_id)
-        address, note = target.public_address, target.note
+        target = DestinationTarget.unseal(keys, row.sealed, row.user_id)
+        address, note = target.display_address, target.note
     except KeyTrouble as trouble:
         address, note = "…", str(trouble)
     return Destination(

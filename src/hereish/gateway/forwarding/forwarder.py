@@ -15,7 +15,7 @@ from hereish.errors import HereishError
 from hereish.gateway.forwarding.delivery import DeliveryAttempt
 from hereish.gateway.forwarding.outbox import Lease, Outbox
 from hereish.gateway.forwarding.senders import Sender
-from hereish.gateway.forwarding.targets import ForwardTarget
+from hereish.gateway.forwarding.targets import DestinationTarget
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.observability.logs import tell
 
@@ -191,7 +191,7 @@ class Forwarder:
     async def _deliver(self, sender: Sender, lease: Lease, attempt: DeliveryAttempt) -> str | None:
         """Deliver, and return what went wrong."""
         try:
-            target = ForwardTarget.unseal(self._keys, lease.sealed, lease.user_id)
+            target = DestinationTarget.unseal(self._keys, lease.sealed, lease.user_id)
             await sender.deliver(target, lease.queued, attempt)
         except Exception as error:  # noqa: BLE001  # one destination never stops the others
             return _safe_message(error)

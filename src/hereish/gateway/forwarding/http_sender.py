@@ -18,14 +18,14 @@ from hereish.gateway.forwarding.delivery import (
     Message,
     describe_connection_error,
 )
-from hereish.gateway.forwarding.targets import ForwardTarget
+from hereish.gateway.forwarding.targets import DestinationTarget
 
 _MOST_RESPONSE_BYTES = 65_536
 _RESPONSE_S = 2.0
 
 
 async def post_messages(
-    target: ForwardTarget,
+    target: DestinationTarget,
     messages: Iterator[Message],
     attempt: DeliveryAttempt,
     tls: ssl.SSLContext,
@@ -41,7 +41,7 @@ async def post_messages(
             attempt.delivered += message.releases
 
 
-def _make_request(target: ForwardTarget, message: bytes) -> httpx.Request:
+def _make_request(target: DestinationTarget, message: bytes) -> httpx.Request:
     headers = {**(target.headers or {}), "User-Agent": "hereish"}
     method, address, body = "POST", target.address, message
     if target.format == "osmand":  # PhoneTrack takes nothing else, and Traccar takes it too

@@ -21,7 +21,7 @@ from hereish.gateway.forwarding.delivery import (
     describe_connection_error,
     resolve_host,
 )
-from hereish.gateway.forwarding.targets import ForwardTarget
+from hereish.gateway.forwarding.targets import DestinationTarget
 
 _LOOP_S = 0.25
 _KEEPALIVE_S = 60  # longer than we ever wait: our own limits come first
@@ -31,7 +31,7 @@ _UNSUPPORTED_VERSION = 0x84  # the reason code of MQTT
 
 
 def publish_messages(
-    target: ForwardTarget,
+    target: DestinationTarget,
     messages: Iterator[Message],
     attempt: DeliveryAttempt,
     tls: ssl.SSLContext,
@@ -53,7 +53,7 @@ def publish_messages(
 
 def _lacks_mqtt5(
     broker: _BrokerConnection,
-    target: ForwardTarget,
+    target: DestinationTarget,
     attempt: DeliveryAttempt,
     tls: ssl.SSLContext,
 ) -> bool:
@@ -89,7 +89,7 @@ class _BrokerConnection:
 
     def __init__(
         self,
-        target: ForwardTarget,
+        target: DestinationTarget,
         attempt: DeliveryAttempt,
         tls: ssl.SSLContext,
         version: MQTTProtocolVersion,

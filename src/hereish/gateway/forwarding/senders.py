@@ -23,7 +23,7 @@ from hereish.gateway.forwarding.delivery import (
 )
 from hereish.gateway.forwarding.http_sender import post_messages
 from hereish.gateway.forwarding.mqtt_sender import ClosingSocket, publish_messages
-from hereish.gateway.forwarding.targets import ForwardTarget
+from hereish.gateway.forwarding.targets import DestinationTarget
 from hereish.gateway.http.protocols import osmand, overland, owntracks
 
 _T = TypeVar("_T")
@@ -49,7 +49,7 @@ class Sender:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def deliver(
-        self, target: ForwardTarget, queued: Sequence[QueuedRelease], attempt: DeliveryAttempt
+        self, target: DestinationTarget, queued: Sequence[QueuedRelease], attempt: DeliveryAttempt
     ) -> None:
         """Send releases in their order; `attempt.delivered` counts those that were acknowledged.
 
@@ -72,7 +72,9 @@ class Sender:
         return await loop.run_in_executor(self._threads, function, *arguments)
 
 
-def encode_messages(target: ForwardTarget, queued: Sequence[QueuedRelease]) -> Iterator[Message]:
+def encode_messages(
+    target: DestinationTarget, queued: Sequence[QueuedRelease]
+) -> Iterator[Message]:
     """Releases in the format of the target."""
     accuracy = target.accuracy
     if target.format == "overland":

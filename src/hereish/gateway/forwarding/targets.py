@@ -15,7 +15,7 @@ import httpx
 from hereish.errors import ParameterError
 from hereish.gateway.ledger.keys import Keys
 
-TargetFormat = Literal["owntracks", "overland", "mqtt", "osmand"]
+DestinationFormat = Literal["owntracks", "overland", "mqtt", "osmand"]
 _EXAMPLES = {
     "owntracks": "https://host/pub",
     "overland": "https://host/path",
@@ -33,10 +33,10 @@ _OSMAND_IDS, _OSMAND_FIELDS = {"id", "deviceid"}, {"lat", "lon", "location", "ti
 
 
 @dataclass(frozen=True, repr=False)
-class ForwardTarget:
+class DestinationTarget:
     """A destination with its credentials. Secret: the address itself may hold a key."""
 
-    format: TargetFormat
+    format: DestinationFormat
     address: str  # without user and password
     username: str | None = None
     password: str | None = None
@@ -47,7 +47,7 @@ class ForwardTarget:
     message_topic: str | None = None  # of OwnTracks over HTTP; older rows have none
 
     def __repr__(self) -> str:
-        return f"ForwardTarget({self.format}, …)"
+        return f"DestinationTarget({self.format}, …)"
 
     @property
     def host(self) -> str:
@@ -79,7 +79,7 @@ class ForwardTarget:
         return None if named else self.device or DEFAULT_DEVICE
 
     @property
-    def public_address(self) -> str:
+    def display_address(self) -> str:
         """The address for a listing, without path and query: either may be a key."""
         parts = urlsplit(self.address)
         more = parts.path.strip("/") or parts.query
@@ -106,7 +106,7 @@ class ForwardTarget:
         return keys.seal(json.dumps(asdict(self)), about=f"destination {user_id}")
 
     @classmethod
-    def unseal(cls, keys: Keys, sealed: bytes, user_id: int) -> ForwardTarget:
+    def unseal(cls, keys: Keys, sealed: bytes, user_id: int) -> DestinationTarget:
         return cls(**json.loads(keys.open(sealed, about=f"destination {user_id}")))
 
 
@@ -120,9 +120,9 @@ def parse_target(
     headers: Mapping[str, str] | None = None,
     device: str | None = None,
     accuracy: bool = True,
-) -> ForwardTarget:
+) -> DestinationTarget:
     """A checked target. Raises ParameterError, whose message never repeats the address."""
-    kind = next((known for known in get_args(TargetFormat) if known == format), None)
+    kind = next((known for known in get_args(DestinationFormat) if known == format), None)
     if kind is None:
         raise ParameterError(f"format must be one of {', '.join(_EXAMPLES)}, found {format!r}")
     parts = _split_address(address, kind)
@@ -145,7 +145,7 @@ def parse_target(
         raise ParameterError("a device is 1 to 100 letters, digits or signs of . _ @ : -")
     if device is not None and kind == "mqtt":
         raise ParameterError("over MQTT the device is in the topic; give it in the address")
-    return ForwardTarget(
+    return DestinationTarget(
         kind,
         bare,
         username,
@@ -172,7 +172,7 @@ def _find_limit(address: str, headers: Mapping[str, str] | None, name: str) -> s
     return next(iter(parse_qs(urlsplit(address).query).get(name, ())), None)
 
 
-def _split_address(address: str, kind: TargetFormat) -> SplitResult:
+def _split_address(address: str, kind: DestinationFormat) -> SplitResult:
     schemes = ("mqtt", "mqtts") if kind == "mqtt" else ("http", "https")
     expected = f"the address for {kind} must be like {_EXAMPLES[kind]}"
     try:
@@ -199,7 +199,7 @@ def _split_address(address: str, kind: TargetFormat) -> SplitResult:
 
 
 def _check_credentials(
-    kind: TargetFormat, username: str | None, password: str | None, bearer: str | None
+    kind: DestinationFormat, username: str | None, password: str | None, bearer: str | None
 ) -> None:
     if bearer is not None and not re.fullmatch(r"[!-~]+", bearer):
         raise ParameterError("a bearer token has letters, digits and signs, and no spaces")

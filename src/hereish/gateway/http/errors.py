@@ -18,9 +18,9 @@ from hereish.errors import (
     StateError,
 )
 from hereish.gateway.forwarding.delivery import DeliveryError
-from hereish.gateway.http.protocols.payload import PayloadError, TooManyPointsError
+from hereish.gateway.http.protocols.payload import InvalidRequestError, TooManyPointsError
 from hereish.gateway.http.rate_limit import RateLimitError
-from hereish.gateway.http.schemas import ErrorResponse
+from hereish.gateway.http.schemas import ErrorBody
 from hereish.gateway.ledger.database import LedgerUnreachable
 from hereish.gateway.ledger.high_water_mark import Restored
 from hereish.gateway.ledger.keys import KeyTrouble
@@ -66,7 +66,7 @@ TITLES = {
 _DEFECT = ErrorStatus(500, "a defect of the gateway; it may be sent again")
 _NO_LEDGER = ErrorStatus(503, "the ledger cannot be used just now; nothing was released", 5)
 ERROR_STATUS: dict[type[Exception], ErrorStatus] = {
-    PayloadError: ErrorStatus(400),
+    InvalidRequestError: ErrorStatus(400),
     TooManyPointsError: ErrorStatus(413),
     InvalidFieldError: ErrorStatus(422),
     RequestValidationError: ErrorStatus(422, "a parameter of the address cannot be used"),
@@ -97,7 +97,7 @@ def status_of(error: Exception) -> ErrorStatus:
 
 
 def _describe(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": ErrorResponse, "description": TITLES[status]} for status in statuses}
+    return {status: {"model": ErrorBody, "description": TITLES[status]} for status in statuses}
 
 
 # The errors of routes, for the API's schema.

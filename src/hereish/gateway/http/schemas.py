@@ -24,13 +24,13 @@ _ISO = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:", re.ASCII)
 IsoTime = Annotated[datetime, BeforeValidator(_require_iso)]
 
 
-class ErrorResponse(BaseModel):
+class ErrorBody(BaseModel):
     """What went wrong. The message repeats nothing of the request."""
 
     error: str
 
 
-class ReportRequest(BaseModel):
+class ReportRequestBody(BaseModel):
     """Where a device is. It is used once, in the mechanism, and stored nowhere."""
 
     lat: float = Field(
@@ -52,7 +52,7 @@ class ReportRequest(BaseModel):
     )
 
 
-class ReportResponse(BaseModel):
+class ReportResponseBody(BaseModel):
     """The release. Without a place (kind none) nothing was released: the budget is exhausted, or
     there is no release for that time.
     """
@@ -71,7 +71,7 @@ class ReportResponse(BaseModel):
     accuracy_m: float | None
 
 
-class BudgetResponse(BaseModel):
+class BudgetBody(BaseModel):
     """What is spent and what is left of the current window's privacy budget."""
 
     user: str
@@ -103,7 +103,7 @@ class HistoryItem(BaseModel):
     device: str
 
 
-class HistoryResponse(BaseModel):
+class HistoryBody(BaseModel):
     """Releases, newest first; `next` is the value of `before` for the next page."""
 
     releases: list[HistoryItem]
@@ -117,7 +117,7 @@ class DeviceUsage(BaseModel):
     points_today: int
 
 
-class DevicesResponse(BaseModel):
+class DevicesBody(BaseModel):
     """The devices of a user that sent points today."""
 
     day: str

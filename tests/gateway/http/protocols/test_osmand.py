@@ -10,7 +10,7 @@ import pytest
 
 from hereish.gateway.http.protocols import osmand
 from hereish.gateway.http.protocols._parsing import to_coordinates, to_seconds
-from hereish.gateway.http.protocols.payload import PayloadError
+from hereish.gateway.http.protocols.payload import InvalidRequestError
 from hereish.gateway.ledger.models import Fix
 from tests.support.client_payloads import (
     AT_S,
@@ -52,7 +52,7 @@ def read_json(message: object) -> list[Fix]:
 def check_refused(
     query: str = "", content_type: str | None = None, body: bytes = b"", words: str | None = None
 ) -> None:
-    with pytest.raises(PayloadError, match=words) as refused:
+    with pytest.raises(InvalidRequestError, match=words) as refused:
         read(parse_qsl(query, keep_blank_values=True), content_type, body, NOW_S)
     assert tells_nothing(refused.value)
 
@@ -87,7 +87,7 @@ def test_nothing_beside_the_coords_of_json_is_overlooked() -> None:
     for query, message in whole:
         assert read(query, JSON_TYPE, sent(message), NOW_S) == [HERE]
     differs = [("lat", "9"), ("lon", "9")]
-    with pytest.raises(PayloadError, match="twice, and differs"):
+    with pytest.raises(InvalidRequestError, match="twice, and differs"):
         read(differs, JSON_TYPE, sent({"location": {"coords": coords}}), NOW_S)
 
 
@@ -311,7 +311,7 @@ def test_an_array_of_a_thousand_is_read_and_of_one_more_is_too_large() -> None:
         if isinstance(messages, dict):
             thousand, more = ({"location": [location] * n} for n in (1000, 1001))
         assert len(read_json(thousand)) == 1000
-        with pytest.raises(PayloadError, match="fewer at once") as refused:
+        with pytest.raises(InvalidRequestError, match="fewer at once") as refused:
             read_json(more)
         assert refused.value.reason == "size"
 

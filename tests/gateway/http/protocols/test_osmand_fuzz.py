@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hereish.gateway.http.protocols import osmand
-from hereish.gateway.http.protocols.payload import ParsedPoints, PayloadError
+from hereish.gateway.http.protocols.payload import InvalidRequestError, ParsedPoints
 from tests.support.client_payloads import (
     ANY_JSON,
     AT_S,
@@ -28,7 +28,7 @@ def check_read(pairs: list[tuple[str, str]], content_type: str | None, body: byt
     points, refused = ParsedPoints([], []), None
     try:
         points = osmand.read(pairs, content_type, body, NOW_S)
-    except PayloadError as error:
+    except InvalidRequestError as error:
         refused = error
     assert refused is None or tells_nothing(refused)
     assert all(map(usable, points.fixes))

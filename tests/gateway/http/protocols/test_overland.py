@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hereish.core.types import Kind
 from hereish.gateway.http.protocols import overland as protocol
-from hereish.gateway.http.protocols.payload import PayloadError
+from hereish.gateway.http.protocols.payload import InvalidRequestError
 from hereish.gateway.ledger.models import Fix, Release
 from tests.support.client_payloads import (
     ANY_JSON,
@@ -55,7 +55,7 @@ def read(*features: object) -> list[Fix]:
 
 
 def check_refused(body: bytes) -> str:
-    with pytest.raises(PayloadError) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         protocol.read(body)
     assert tells_nothing(refused.value)
     return str(refused.value)
@@ -269,7 +269,7 @@ def check_read(body: bytes) -> list[Fix]:
     fixes, refused = [], None
     try:
         fixes = protocol.read(body).fixes
-    except PayloadError as error:
+    except InvalidRequestError as error:
         refused = error
     assert refused is None or tells_nothing(refused)
     assert all(map(usable, fixes))

@@ -14,7 +14,7 @@ from hereish.core.types import Kind
 from hereish.errors import ParameterError
 from hereish.gateway.http.protocols import owntracks
 from hereish.gateway.http.protocols.owntracks import OwnTracksMessage
-from hereish.gateway.http.protocols.payload import PayloadError
+from hereish.gateway.http.protocols.payload import InvalidRequestError
 from hereish.gateway.ledger.models import Fix, Release
 from tests.support.client_payloads import (
     ANY_JSON,
@@ -59,7 +59,7 @@ def opened(message: dict[str, str], passphrase: str) -> Any:
 
 
 def check_refused(body: bytes, passphrase: str | None = None) -> str:
-    with pytest.raises(PayloadError) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         owntracks.read(body, passphrase)
     assert tells_nothing(refused.value)
     return str(refused.value)
@@ -163,7 +163,7 @@ def test_what_nobody_reads_may_be_no_number_or_come_twice() -> None:
 def test_why_a_message_cannot_be_used_is_one_of_few_words(
     message: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(PayloadError) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         owntracks.read(sent(owntracks_ios() | message), None)
     assert refused.value.reason == reason
 
@@ -177,7 +177,7 @@ def test_only_a_key_that_differs_may_be_set_right_later() -> None:
         (PASSPHRASE, {**sealed, "data": sealed["data"][:52]}, "body"),  # too short for any key
         (PASSPHRASE, owntracks_encrypted(sealed), "body"),
     ):
-        with pytest.raises(PayloadError) as refused:
+        with pytest.raises(InvalidRequestError) as refused:
             owntracks.read(sent(message), passphrase)
         assert refused.value.reason == reason
 
@@ -336,7 +336,7 @@ def check_read(body: bytes, passphrase: str | None) -> None:
     message, refused = OwnTracksMessage(None, None, encrypted=False), None
     try:
         message = owntracks.read(body, passphrase)
-    except PayloadError as error:
+    except InvalidRequestError as error:
         refused = error
     assert refused is None or tells_nothing(refused)
     assert message.tid is None or len(message.tid.encode()) <= 8

@@ -13,7 +13,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from hereish.gateway.http.protocols.payload import PayloadError
+from hereish.gateway.http.protocols.payload import InvalidRequestError
 
 _END_S = datetime(2500, 1, 1, tzinfo=UTC).timestamp()
 _MAX_LENGTH = 64  # characters; no number and no time needs more, and texts may be of megabytes
@@ -36,9 +36,11 @@ def parse_json(body: bytes) -> Any:
     except (ValueError, RecursionError):  # also of numbers with thousands of digits
         is_json = False
     if not is_json:
-        raise PayloadError("the body is not JSON; check which app and format was set up here")
+        raise InvalidRequestError(
+            "the body is not JSON; check which app and format was set up here"
+        )
     if isinstance(value, _DuplicateKey):
-        raise PayloadError("the body has a duplicate key", "ambiguous")
+        raise InvalidRequestError("the body has a duplicate key", "ambiguous")
     return value
 
 
@@ -46,7 +48,7 @@ def parse_json_object(body: bytes) -> dict[str, Any]:
     """The object of a JSON text."""
     value = parse_json(body)
     if not isinstance(value, dict):
-        raise PayloadError(
+        raise InvalidRequestError(
             "the body is not a JSON object; check which app and format was set up here"
         )
     return value

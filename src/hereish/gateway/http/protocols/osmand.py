@@ -25,8 +25,8 @@ from hereish.gateway.http.protocols._parsing import (
 from hereish.gateway.http.protocols.formatting import radius_m
 from hereish.gateway.http.protocols.payload import (
     MAX_POINTS,
+    InvalidRequestError,
     ParsedPoints,
-    PayloadError,
     TooManyPointsError,
     read_each,
 )
@@ -54,7 +54,7 @@ def read(
 ) -> ParsedPoints:
     """The positions of a request; one without a time of its own is of `now_s`.
 
-    Raises PayloadError about a single position. Those of an array are read one by one.
+    Raises InvalidRequestError about a single position. Those of an array are read one by one.
     """
     pairs = list(dict.fromkeys(pair for pair in query if pair[0] in _FIELDS))
     if not body.strip():
@@ -62,7 +62,7 @@ def read(
     media = (content_type or _FORM).partition(";")[0].strip().lower()
     try:
         points = _read_body(media, body, pairs, now_s)
-    except PayloadError as error:
+    except InvalidRequestError as error:
         if error.reason != "body" or not _has_position(pairs):
             raise
         points = ParsedPoints([], [error.reason])
@@ -82,7 +82,7 @@ def _read_body(media: str, body: bytes, pairs: _Pairs, now_s: float) -> ParsedPo
         return _read_json(parse_json(body), pairs, now_s)
     if media in (_FORM, _PLAIN):
         return _to_points(_read_fields([*pairs, *_parse_form(body)], now_s))
-    raise PayloadError("the body must be a form or JSON")
+    raise InvalidRequestError("the body must be a form or JSON")
 
 
 def _has_position(pairs: _Pairs) -> bool:
@@ -93,7 +93,7 @@ def _has_position(pairs: _Pairs) -> bool:
 def _parse_form(body: bytes) -> _Pairs:
     text = body.decode(errors="replace")
     if text.count("&") >= _MAX_FIELDS:
-        raise PayloadError("the form has too many fields")
+        raise InvalidRequestError("the form has too many fields")
     return parse_qsl(text, keep_blank_values=True)
 
 
@@ -105,12 +105,12 @@ def _read_fields(pairs: _Pairs, now_s: float) -> Fix | None:
         if field is None:
             continue
         if not _is_same(field, values.setdefault(field, text), text):
-            raise PayloadError(
+            raise InvalidRequestError(
                 "the position or its time is in the request twice, and differs", "ambiguous"
             )
     if "location" in values:
         if "lat" in values or "lon" in values:
-            raise PayloadError(
+            raise InvalidRequestError(
                 "the position is in the request twice; send location, or lat and lon", "ambiguous"
             )
         lat, _, lon = values["location"].partition(",")
@@ -121,7 +121,7 @@ def _read_fields(pairs: _Pairs, now_s: float) -> Fix | None:
     at_s = _read_time(values.get("timestamp", values.get("time")), now_s)
     place = to_coordinates(parse_number(lat), parse_number(lon))
     if place is None:
-        raise PayloadError("a position needs a latitude and a longitude in degrees", "place")
+        raise InvalidRequestError("a position needs a latitude and a longitude in degrees", "place")
     return Fix(*place, at_s)
 
 
@@ -138,7 +138,7 @@ def _read_time(text: str | None, now_s: float) -> float:
         return now_s
     at_s = _parse_seconds(text)
     if at_s is None:
-        raise PayloadError(
+        raise InvalidRequestError(
             "the time must be Unix seconds or milliseconds, or an ISO date and time", "time"
         )
     return at_s
@@ -182,7 +182,7 @@ def _expand_arrays(messages: list[Any]) -> list[object]:
 
 def _read_message(message: object, query: _Pairs, now_s: float) -> Fix | None:
     if not isinstance(message, dict):
-        raise PayloadError(
+        raise InvalidRequestError(
             "the body is not a JSON object; check which app and format was set up here"
         )
     location = message.get("location")
@@ -209,7 +209,7 @@ def _get_object(message: dict[str, Any], name: str) -> dict[str, Any]:
     if part is None:
         return {}
     if not isinstance(part, dict):
-        raise PayloadError("location and its coords must be objects")
+        raise InvalidRequestError("location and its coords must be objects")
     return part
 
 

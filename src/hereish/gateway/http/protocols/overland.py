@@ -13,8 +13,8 @@ from hereish.gateway.http.protocols._parsing import parse_json_object, to_coordi
 from hereish.gateway.http.protocols.formatting import radius_m, to_iso
 from hereish.gateway.http.protocols.payload import (
     MAX_POINTS,
+    InvalidRequestError,
     ParsedPoints,
-    PayloadError,
     TooManyPointsError,
     read_each,
 )
@@ -27,7 +27,7 @@ def read(body: bytes) -> ParsedPoints:
     """The fixes of a batch, in its order."""
     features = parse_json_object(body).get("locations")
     if not isinstance(features, list):
-        raise PayloadError("the body has no list of locations, so it is not one of Overland")
+        raise InvalidRequestError("the body has no list of locations, so it is not one of Overland")
     if len(features) > MAX_POINTS:
         raise TooManyPointsError(
             "there are more than a thousand locations; set a smaller batch in the app"
@@ -39,15 +39,15 @@ def _read_feature(feature: object) -> Fix | None:
     """The fix of a feature; None if the feature is about something else."""
     properties = feature.get("properties") if isinstance(feature, dict) else None
     if not isinstance(feature, dict) or not isinstance(properties, dict):
-        raise PayloadError("a location must be a GeoJSON feature with properties")
+        raise InvalidRequestError("a location must be a GeoJSON feature with properties")
     if not _is_fix(properties):
         return None
     place = _read_point(feature.get("geometry"))
     if place is None:
-        raise PayloadError("a location must be a point in degrees", "place")
+        raise InvalidRequestError("a location must be a point in degrees", "place")
     at_s = to_seconds(properties.get("timestamp"))
     if at_s is None:
-        raise PayloadError("a location must have a timestamp", "time")
+        raise InvalidRequestError("a location must have a timestamp", "time")
     return Fix(*place, at_s)
 
 

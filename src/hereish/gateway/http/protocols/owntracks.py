@@ -21,7 +21,7 @@ from hereish.gateway.http.protocols._parsing import (
     to_unix_s,
 )
 from hereish.gateway.http.protocols.formatting import radius_m, to_json
-from hereish.gateway.http.protocols.payload import PayloadError
+from hereish.gateway.http.protocols.payload import InvalidRequestError
 from hereish.gateway.ledger.models import Fix, Release
 
 _TID_LENGTH = 2
@@ -47,7 +47,7 @@ def read(body: bytes, passphrase: str | None) -> OwnTracksMessage:
         message = parse_json_object(_decrypt(message.get("data"), passphrase))
     kind = _type_of(message)
     if kind == "encrypted":
-        raise PayloadError("the message is encrypted twice; the apps do that once")
+        raise InvalidRequestError("the message is encrypted twice; the apps do that once")
     fix = _read_fix(message) if kind == "location" else None
     return OwnTracksMessage(fix, tracker_id(message.get("tid")), is_encrypted)
 
@@ -55,7 +55,7 @@ def read(body: bytes, passphrase: str | None) -> OwnTracksMessage:
 def _type_of(message: dict[str, Any]) -> str:
     kind = message.get("_type")
     if not isinstance(kind, str):
-        raise PayloadError("the message has no _type, so it is not one of OwnTracks")
+        raise InvalidRequestError("the message has no _type, so it is not one of OwnTracks")
     return kind
 
 
@@ -64,7 +64,7 @@ def _read_fix(message: dict[str, Any]) -> Fix:
     lat, lon, tst = (to_number_or_parse(message.get(name)) for name in ("lat", "lon", "tst"))
     place, at_s = to_coordinates(lat, lon), to_unix_s(tst)
     if place is None or at_s is None:
-        raise PayloadError(
+        raise InvalidRequestError(
             "a location needs lat and lon in degrees and tst in seconds, all as numbers",
             "place" if place is None else "time",
         )
@@ -125,7 +125,7 @@ def encrypt(message: bytes, passphrase: str) -> dict[str, str]:
 
 def _decrypt(data: object, passphrase: str | None) -> bytes:
     if passphrase is None:
-        raise PayloadError(
+        raise InvalidRequestError(
             "the message is encrypted and no passphrase is known for this device; set the app's "
             "encryption key as its passphrase here, or empty it in the app",
             "key",
@@ -133,7 +133,7 @@ def _decrypt(data: object, passphrase: str | None) -> bytes:
     box = SecretBox(_to_key(passphrase))
     sealed = _decode_base64(data) if isinstance(data, str) else None
     if sealed is None or len(sealed) < SecretBox.NONCE_SIZE + SecretBox.MACBYTES:
-        raise PayloadError(
+        raise InvalidRequestError(
             "the data of the encrypted message is damaged: no app encodes it like that"
         )
     try:
@@ -141,7 +141,7 @@ def _decrypt(data: object, passphrase: str | None) -> bytes:
     except CryptoError:
         message = None
     if message is None:
-        raise PayloadError(
+        raise InvalidRequestError(
             "the message cannot be decrypted; make the encryption key in the app and the "
             "passphrase of this device the same",
             "key",

@@ -15,7 +15,7 @@ UnusableReason = Literal["body", "place", "time", "ambiguous", "key", "size"]
 _Item = TypeVar("_Item")
 
 
-class PayloadError(HereishError):
+class InvalidRequestError(HereishError):
     """A request that cannot be used. Its message never repeats what was sent: it may be a place."""
 
     def __init__(self, message: str, reason: UnusableReason = "body") -> None:
@@ -23,7 +23,7 @@ class PayloadError(HereishError):
         self.reason: UnusableReason = reason
 
 
-class TooManyPointsError(PayloadError):
+class TooManyPointsError(InvalidRequestError):
     """More points than a request may have."""
 
     def __init__(self, message: str) -> None:
@@ -45,7 +45,7 @@ def read_each(items: Iterable[_Item], read: Callable[[_Item], Fix | None]) -> Pa
     for item in items:
         try:
             fix = read(item)
-        except PayloadError as error:
+        except InvalidRequestError as error:
             points.unusable.append(error.reason)
         else:
             if fix is not None:

@@ -22,7 +22,7 @@ from starlette.responses import Response
 from hereish.gateway.http.auth import BASIC, BEARER, admit
 from hereish.gateway.http.errors import OWNTRACKS_ERRORS, PHONE_ERRORS
 from hereish.gateway.http.protocols import osmand, overland, owntracks
-from hereish.gateway.http.protocols.payload import ParsedPoints, PayloadError, UnusableReason
+from hereish.gateway.http.protocols.payload import InvalidRequestError, ParsedPoints, UnusableReason
 from hereish.gateway.http.services import Services
 from hereish.gateway.ledger.tokens import Presented
 
@@ -49,7 +49,7 @@ async def from_owntracks(request: Request) -> Response:
     read = partial(owntracks.read, passphrase=passphrase)
     try:
         message = await _parse(await request.body(), read)
-    except PayloadError as error:
+    except InvalidRequestError as error:
         _count_unusable(services, "owntracks", [_drop(error)])
         return Response(b"[]", media_type=JSON)
     if message.fix is None:
@@ -95,7 +95,7 @@ async def _report_batch(
         await run_in_threadpool(services.ledger.device, token)
     try:
         points = await _parse(body, read)
-    except PayloadError as error:
+    except InvalidRequestError as error:
         points = ParsedPoints([], [_drop(error)])
     await services.report(token, points.fixes, answers=False)
     _count_unusable(services, protocol, points.unusable)
@@ -106,7 +106,7 @@ async def _parse(body: bytes, read: Callable[[bytes], _T]) -> _T:
     return await run_in_threadpool(read, body) if len(body) > _LARGE_BYTES else read(body)
 
 
-def _drop(error: PayloadError) -> UnusableReason:
+def _drop(error: InvalidRequestError) -> UnusableReason:
     """Why a body is dropped; raises if the app should send it again."""
     if error.reason in _MAY_SUCCEED_LATER:
         raise error

@@ -17,14 +17,14 @@ from hereish.gateway.http.auth import BEARER, admit
 from hereish.gateway.http.errors import V1_ERRORS, InvalidFieldError
 from hereish.gateway.http.protocols.formatting import to_iso
 from hereish.gateway.http.schemas import (
-    BudgetResponse,
-    DevicesResponse,
+    BudgetBody,
+    DevicesBody,
     DeviceUsage,
+    HistoryBody,
     HistoryItem,
-    HistoryResponse,
     IsoTime,
-    ReportRequest,
-    ReportResponse,
+    ReportRequestBody,
+    ReportResponseBody,
 )
 from hereish.gateway.ledger.models import Fix
 from hereish.gateway.ledger.positions import HEADER
@@ -37,12 +37,12 @@ router = APIRouter(prefix="/v1", tags=["v1"], responses=V1_ERRORS)
 
 @router.post(
     "/report",
-    response_model=ReportResponse,
+    response_model=ReportResponseBody,
     openapi_extra=BEARER
     | {
         "requestBody": {
             "required": True,
-            "content": {"application/json": {"schema": ReportRequest.model_json_schema()}},
+            "content": {"application/json": {"schema": ReportRequestBody.model_json_schema()}},
         }
     },
 )
@@ -73,7 +73,7 @@ async def report(request: Request) -> Response:
         "threshold_m": release.threshold_m if release else None,
         "accuracy_m": release.accuracy_m if release else None,
     }
-    # As ReportResponse has it, which a test checks: validating every response is slow.
+    # As ReportResponseBody has it, which a test checks: validating every response is slow.
     # In a header, since it changes: the same report has the same body.
     position = {HEADER: services.ledger.position(reported.number)}
     return Response(json.dumps(content), headers=position, media_type="application/json")
@@ -82,7 +82,7 @@ async def report(request: Request) -> Response:
 def _read_fix(body: bytes) -> Fix:
     report, message = None, ""
     try:
-        report = ReportRequest.model_validate_json(body)
+        report = ReportRequestBody.model_validate_json(body)
     except ValidationError as error:  # its own message quotes the input
         fields = {str(e["loc"][0]) for e in error.errors(include_input=False) if e["loc"]}
         message = "; ".join(_EXPECTED[field] for field in sorted(fields & {*_EXPECTED}))
@@ -114,14 +114,14 @@ _EXPECTED = {
 
 
 @router.get("/budget", openapi_extra=BEARER)
-async def budget(request: Request, response: Response) -> BudgetResponse:
+async def budget(request: Request, response: Response) -> BudgetBody:
     """What is spent and what is left of the privacy budget of the token's user."""
     services, token = admit(request)
     position = request.headers.get(HEADER)
     device, book = await run_in_threadpool(services.ledger.budget, token, position)
     response.headers[HEADER] = services.ledger.position(book.number)
     standing, policy = book.standing(time.time()), book.rules.policy
-    return BudgetResponse(
+    return BudgetBody(
         user=device.user,
         device=device.device,
         spent=standing.spent,
@@ -144,7 +144,7 @@ async def history(
     request: Request,
     before: Annotated[IsoTime | None, Query(description="Only those before this time.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> HistoryResponse:
+) -> HistoryBody:
     """The releases of the token's user, newest first."""
     services, token = admit(request)
     before_s = None if before is None else _to_seconds("before", before)
@@ -162,15 +162,15 @@ async def history(
         )
         for release, device in rows
     ]
-    return HistoryResponse(releases=releases, next=releases[-1].at if len(rows) == limit else None)
+    return HistoryBody(releases=releases, next=releases[-1].at if len(rows) == limit else None)
 
 
 @router.get("/devices", openapi_extra=BEARER)
-async def devices(request: Request) -> DevicesResponse:
+async def devices(request: Request) -> DevicesBody:
     """How many points each device of the token's user sent today."""
     services, token = admit(request)
     device, book = await run_in_threadpool(services.ledger.budget, token)
     day = day_of(book.rules.policy.time_zone)
     sent = await run_in_threadpool(services.usage.today, services.ledger, device.user_id, day)
     rows = [DeviceUsage(device=name, points_today=points) for name, points in sent.items()]
-    return DevicesResponse(day=day, devices=rows)
+    return DevicesBody(day=day, devices=rows)
