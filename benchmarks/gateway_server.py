@@ -1,4 +1,4 @@
-"""A server for the benchmark of the gateway: the gateway itself, or one bare insert per request.
+"""A server for the benchmark of the gateway: the gateway itself, or one bare insert a request.
 
 Run as a program: gateway_server.py hereish|bare DATABASE FOLDER PORT
 """
@@ -14,8 +14,8 @@ from sqlalchemy import Column, Double, Integer, MetaData, Table, insert
 from starlette.concurrency import run_in_threadpool
 
 from hereish.gateway.http.app import create_app
-from hereish.gateway.http.middleware import Guard
-from hereish.gateway.http.schemas import ReportIn
+from hereish.gateway.http.middleware import GatewayMiddleware
+from hereish.gateway.http.schemas import ReportRequestBody
 from hereish.gateway.http.server import serve
 from hereish.gateway.ledger.database import Database
 from hereish.gateway.ledger.ledger import Ledger
@@ -37,18 +37,18 @@ def bare(database: str) -> FastAPI:
     opened = Database(database)
     points.metadata.create_all(opened.engine)
     app = FastAPI()
-    app.add_middleware(Guard, metrics=Metrics())
+    app.add_middleware(GatewayMiddleware, metrics=Metrics())
 
-    def write(body: ReportIn) -> None:
-        row = {"at_s": time.time(), "lat": body.lat, "lon": body.lon}
+    def write(told: ReportRequestBody) -> None:
+        row = {"at_s": time.time(), "lat": told.lat, "lon": told.lon}
         with opened.writing() as tx:
             tx.execute(insert(points), row)
 
     @app.post("/v1/report")
-    async def report(request: Request) -> ReportIn:
-        body = ReportIn.model_validate_json(await request.body())
-        await run_in_threadpool(write, body)
-        return body
+    async def report(request: Request) -> ReportRequestBody:
+        told = ReportRequestBody.model_validate_json(await request.body())
+        await run_in_threadpool(write, told)
+        return told
 
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:

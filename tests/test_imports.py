@@ -16,8 +16,8 @@ ORDER = (
     *("hereish.synthetic", "hereish.testing", "hereish.lbs", "hereish.client"),
     *("hereish.forecast", "hereish.traces"),
     *("hereish.gateway", "hereish.gateway.ledger", "hereish.gateway.observability"),
-    *("hereish.gateway.admin", "hereish.gateway.http.protocols"),
-    *("hereish.gateway.forwarding", "hereish.gateway.http"),
+    *("hereish.gateway.http.protocols", "hereish.gateway.forwarding"),
+    *("hereish.gateway.admin", "hereish.gateway.http"),
     *("hereish.evaluation", "hereish.evaluation.figures", "hereish.demo"),
     *("hereish.viewer", "hereish.cli"),
 )

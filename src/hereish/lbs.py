@@ -1,11 +1,11 @@
-"""Ask any points-of-interest service with the released place, and lose nothing nearby.
+"""Query any points-of-interest service with the released place, and lose nothing nearby.
 
-A service that is asked about the released place answers about somewhere else. So ask about a
-wider circle, computed from the release and public settings alone (one that depended on the true
-place would tell it), and throw away on the device what is too far:
+A service that is queried with the released place answers about somewhere else. So query a wider
+circle, computed from the release and public settings alone (one that depended on the true place
+would disclose it), and drop on the device what is too far:
 
-    asked = lbs.query(report, r_m=500)              # public: a place and a radius to send
-    found = lbs.nearby(answer, here, r_m=500)       # private: runs where the true place is known
+    query = lbs.query(report, r_m=500)              # public: a place and a radius to send
+    results = lbs.nearby(answer, here, r_m=500)     # private: runs where the true place is known
 
 The true place is not among the arguments of anything that makes a query.
 
@@ -39,7 +39,7 @@ import numpy as np
 from hereish.core.decision import ClosenessTest, LaplaceTest
 from hereish.core.privacy import positive
 from hereish.core.spaces import Sphere, find_point_outside
-from hereish.core.types import Floats
+from hereish.core.types import Floats, Kind
 from hereish.errors import ParameterError, PointError
 
 Item = TypeVar("Item")
@@ -47,11 +47,11 @@ Item = TypeVar("Item")
 # next to a pole, where the steps of longitude widen, by up to 0.9: a whole step covers it.
 _LONGEST_DEGREE_M = 111_700.0
 # Every guess passes the test with probability 6e-8 or more, so no radius can promise everything.
-_MOST_DELTA = 0.999999
-_NAMES = (("lat", "lon"), ("latitude", "longitude"), ("lat", "lng"))
+_MAX_DELTA = 0.999999
+_COORDINATE_NAMES = (("lat", "lon"), ("latitude", "longitude"), ("lat", "lng"))
 
 
-class Released(Protocol):
+class ReportLike(Protocol):
     """What is read of a report: a `hereish.Report`, or one of the gateway's.
 
     Besides these, `threshold` (±inf if there was no test) or `threshold_m` (None if there was
@@ -68,7 +68,7 @@ class Released(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to ask a service. Made of public data: it may be sent, logged and kept."""
+    """A query to a service. Made of public data: it may be sent, logged and kept."""
 
     lat: float
     lon: float
@@ -76,7 +76,7 @@ class Query:
 
 
 def accuracy_m(
-    report: Released,
+    report: ReportLike,
     *,
     delta: float = 0.95,
     space: Sphere | None = None,
@@ -88,13 +88,14 @@ def accuracy_m(
     test with probability at most `1 - delta`; that says how rarely it happens, and not how likely
     it is of a guess that has passed, which depends on how good guesses are.
 
-    None where nothing is promised: an untested guess may be anywhere, and nothing is nowhere.
+    None where nothing is promised: an untested guess may be anywhere, and without a release there
+    is no place.
     """
-    return _away_m(report, _delta(delta), _sphere(space), test)
+    return _error_radius_m(report, _check_delta(delta), _check_space(space), test)
 
 
 def reach(
-    report: Released,
+    report: ReportLike,
     *,
     r_m: float,
     delta: float = 0.95,
@@ -104,18 +105,18 @@ def reach(
     """The radius around the released place that holds all within `r_m` of the user, see above.
 
     `r_m` must be public too: the same for everybody, or chosen without looking at the place. None
-    where nothing is promised, as for untested guesses; ask with a radius of your own, or not at
-    all.
+    where nothing is promised, as for untested guesses; query with a radius of your own, or not
+    at all.
     """
-    whole, radius_m, sphere = _delta(delta), _radius(r_m), _sphere(space)
-    tested = _plan(report).threshold is not None
-    away_m = _away_m(report, math.sqrt(whole) if tested else whole, sphere, test)
+    delta, radius_m, sphere = _check_delta(delta), _check_radius(r_m), _check_space(space)
+    tested = _read_plan(report).threshold is not None
+    away_m = _error_radius_m(report, math.sqrt(delta) if tested else delta, sphere, test)
     # Great circles are longer than geodesics by at most 0.56 %, the inverse of the factor.
     return None if away_m is None else away_m + radius_m / sphere.claim_factor
 
 
 def query(
-    report: Released,
+    report: ReportLike,
     *,
     r_m: float,
     delta: float = 0.95,
@@ -129,8 +130,8 @@ def query(
     value = getattr(report, "value", None)
     if value is None:
         value = getattr(report, "lat", None), getattr(report, "lon", None)
-    place = _row(value)
-    if place is None or find_point_outside(_sphere(space), place) is not None:
+    place = _to_row(value)
+    if place is None or find_point_outside(_check_space(space), place) is not None:
         raise ParameterError(
             "the released value must be a latitude and a longitude in degrees, found something "
             "else; queries are for reports of a Sphere"
@@ -153,8 +154,8 @@ def nearby(
     latitude and longitude of anything else. The result depends on the true place, and so does its
     order: do not send it anywhere.
     """
-    radius_m = _radius(r_m)
-    here = _row(true_place)
+    radius_m = _check_radius(r_m)
+    here = _to_row(true_place)
     sphere = Sphere()
     wrong = (
         "it must be two numbers"
@@ -169,7 +170,7 @@ def nearby(
             "body['elements'] (Overpass) or body['features'] (GeoJSON)"
         )
     items = list(answer)
-    rows = [_located(number, item, key) for number, item in enumerate(items)]
+    rows = [_locate(number, item, key) for number, item in enumerate(items)]
     places = np.array(rows, dtype=np.float64).reshape(-1, 2)
     beyond = (np.abs(places[:, 1]) > 180.0) & (np.abs(places[:, 1]) <= 540.0)  # across 180 degrees
     places[beyond, 1] = (places[beyond, 1] + 180.0) % 360.0 - 180.0
@@ -181,15 +182,15 @@ def nearby(
     return [items[i] for i in order.tolist() if distance_m[i] <= radius_m]
 
 
-def _away_m(
-    report: Released, share: float, sphere: Sphere, test: ClosenessTest | None
+def _error_radius_m(
+    report: ReportLike, share: float, sphere: Sphere, test: ClosenessTest | None
 ) -> float | None:
-    eps_test, eps_noise, threshold = _plan(report)
+    eps_test, eps_noise, threshold = _read_plan(report)
     factor = sphere.claim_factor  # noise and test are drawn with eps times this
-    if report.kind == "hard" and eps_noise > 0.0:
+    if report.kind == Kind.HARD and eps_noise > 0.0:
         rounding_m = 10.0**-sphere.decimals * _LONGEST_DEGREE_M
         great_circle_m = sphere.c_noise(share) / (eps_noise * factor) + rounding_m
-    elif report.kind == "easy" and eps_test > 0.0 and threshold is not None:
+    elif report.kind == Kind.EASY and eps_test > 0.0 and threshold is not None:
         c_test = getattr(test, "c_test", LaplaceTest().c_test)(share)
         # A guess was rounded before it was tested. Thresholds may be below 0, distances may not.
         great_circle_m = max(0.0, threshold + c_test / (eps_test * factor))
@@ -205,9 +206,9 @@ class _Plan(NamedTuple):
     threshold: float | None  # None if there was no test
 
 
-def _plan(report: Released) -> _Plan:
-    """What a report says of itself."""
-    if getattr(report, "kind", None) not in ("hard", "easy", "untested", "none"):
+def _read_plan(report: ReportLike) -> _Plan:
+    """The plan of a report: what was paid for test and noise, and the threshold."""
+    if getattr(report, "kind", None) not in tuple(Kind):
         # Whatever it was is not repeated: it may be a true place that was passed by mistake.
         raise ParameterError(
             f"a report (hereish.Report or the client's) is needed, found {type(report).__name__}"
@@ -218,25 +219,25 @@ def _plan(report: Released) -> _Plan:
     return _Plan(float(report.eps_test), float(report.eps_noise), threshold)
 
 
-def _delta(delta: float) -> float:
-    if not (isinstance(delta, (int, float)) and 0.5 < delta <= _MOST_DELTA):
-        raise ParameterError(f"delta must be above 0.5 and at most {_MOST_DELTA}, found {delta!r}")
+def _check_delta(delta: float) -> float:
+    if not (isinstance(delta, (int, float)) and 0.5 < delta <= _MAX_DELTA):
+        raise ParameterError(f"delta must be above 0.5 and at most {_MAX_DELTA}, found {delta!r}")
     return float(delta)
 
 
-def _radius(r_m: float) -> float:
+def _check_radius(r_m: float) -> float:
     if not isinstance(r_m, (int, float, np.number)):  # not repeated: it may be a place
         raise ParameterError(f"r_m must be a number of metres, found {type(r_m).__name__}")
     return positive("r_m", float(r_m))
 
 
-def _sphere(space: Sphere | None) -> Sphere:
+def _check_space(space: Sphere | None) -> Sphere:
     if space is not None and not isinstance(space, Sphere):
         raise ParameterError(f"space must be a hereish.Sphere, found {type(space).__name__}")
     return space or Sphere()
 
 
-def _row(place: Any) -> Floats | None:
+def _to_row(place: Any) -> Floats | None:
     """Two numbers as one row, or None: not an error here, which would carry the place along."""
     try:
         row = np.array(place, dtype=np.float64).reshape(1, -1)
@@ -245,11 +246,11 @@ def _row(place: Any) -> Floats | None:
     return row if row.shape == (1, 2) else None
 
 
-def _located(
+def _locate(
     number: int, item: Item, key: Callable[[Item], tuple[float, float]] | None
 ) -> tuple[float, float]:
     try:
-        lat, lon = key(item) if key else _usual(item)
+        lat, lon = key(item) if key else _locate_usual(item)
         return float(lat), float(lon)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         raise ParameterError(
@@ -258,18 +259,18 @@ def _located(
         ) from None
 
 
-def _usual(item: Any) -> tuple[Any, Any]:
-    """Where things usually have their place."""
+def _locate_usual(item: Any) -> tuple[Any, Any]:
+    """The latitude and longitude in the formats that `nearby` lists."""
     if not isinstance(item, Mapping):
-        for lat, lon in _NAMES:
+        for lat, lon in _COORDINATE_NAMES:
             if hasattr(item, lat) and hasattr(item, lon):
                 return getattr(item, lat), getattr(item, lon)
         raise AttributeError("lat")
     geometry = item.get("geometry")
     if isinstance(geometry, Mapping) and geometry.get("type") == "Point":
         return geometry["coordinates"][1], geometry["coordinates"][0]
-    for at in (item, item.get("center")):  # ways of Overpass have one, asked with `out center`
-        for lat, lon in _NAMES:
+    for at in (item, item.get("center")):  # ways of Overpass have one with `out center`
+        for lat, lon in _COORDINATE_NAMES:
             if isinstance(at, Mapping) and lat in at and lon in at:
                 return at[lat], at[lon]
     raise KeyError("lat")

@@ -63,4 +63,4 @@ def test_the_passphrase_is_asked_for_and_kept_encrypted(hereish: Terminal, tmp_p
     long = hereish("token", "new", "alice", "--device", "x", "--passphrase", stdin="x" * 33 + "\n")
     assert long.code == 2
     assert "1 to 32 bytes" in long.err
-    assert owntracks.encrypted(b"{}", "open sesame")["_type"] == "encrypted"
+    assert owntracks.encrypt(b"{}", "open sesame")["_type"] == "encrypted"

@@ -11,15 +11,10 @@ import pytest
 
 import hereish
 from hereish import client
-from tests.client.test_client import BUDGET, HERE, NOON, RELEASE, TOKEN, Driver
+from tests.support.client_driver import BUDGET, HERE, NOON, RELEASE, TOKEN, Driver
 from tests.support.scripted_gateway import Act, Script, answer, drop, serving
 
 SEALED = "x" * 99
-
-
-@pytest.fixture(params=["sync", "async"])
-def call(request: pytest.FixtureRequest) -> Driver:
-    return Driver(waits=request.param == "sync")
 
 
 def at(position: str, body: dict[str, Any] = RELEASE) -> Act:

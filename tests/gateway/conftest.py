@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hereish.gateway.admin import accounts
-from hereish.gateway.forwarding import outbox, senders
+from hereish.gateway.forwarding import delivery, forwarder, http_sender, outbox
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.paths import GatewayPaths
 from tests.support.forwarding_stage import POLICY, Phone, phone_of
@@ -29,7 +29,7 @@ def _no_key_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def places(request: pytest.FixtureRequest, tmp_path: Path) -> GatewayPaths:
+def paths(request: pytest.FixtureRequest, tmp_path: Path) -> GatewayPaths:
     database = None
     if getattr(request, "param", "sqlite") == "postgresql":
         running: Postgres = request.getfixturevalue("cluster")
@@ -38,8 +38,8 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> GatewayPaths:
 
 
 @pytest.fixture
-def ledger(places: GatewayPaths) -> Iterator[Ledger]:
-    opened = Ledger.open(places)
+def ledger(paths: GatewayPaths) -> Iterator[Ledger]:
+    opened = Ledger.open(paths)
     accounts.add_user(opened, "alice", POLICY)
     yield opened
     opened.close()
@@ -53,12 +53,12 @@ def phone(ledger: Ledger) -> Phone:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Receivers have less time than they would in earnest."""
-    monkeypatch.setattr(senders, "SEND_S", 1.0)
-    monkeypatch.setattr(senders, "_ANSWER_S", 0.1)
+    monkeypatch.setattr(delivery, "SEND_S", 1.0)
+    monkeypatch.setattr(http_sender, "_RESPONSE_S", 0.1)
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Failures are tried again at once."""
     monkeypatch.setattr(outbox, "_pause_s", lambda _: 0.0)
-    monkeypatch.setattr(outbox, "POLL_S", 0.02)
+    monkeypatch.setattr(forwarder, "POLL_S", 0.02)

@@ -19,7 +19,7 @@ from typing import Any
 import uvicorn
 
 from hereish.gateway.http.app import create_app
-from hereish.gateway.http.server import server_of
+from hereish.gateway.http.server import make_server
 from hereish.gateway.ledger.high_water_mark import HighWaterMark
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
@@ -51,7 +51,7 @@ def _serve(order: dict[str, Any]) -> None:
     where = GatewayPaths(order["database"], Path(order["key_file"]), Path(order["mark"]))
     app = create_app(Ledger.open(where), per_s=0.0)
     port = order["port"]
-    server_of(app, "127.0.0.1", port).run(sockets=[_listening[port]])
+    make_server(app, "127.0.0.1", port).run(sockets=[_listening[port]])
 
 
 def _deadly(

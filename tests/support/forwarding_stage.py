@@ -42,7 +42,7 @@ class Phone:
         return [(int(r.at_s), r.lat, r.lon) for r in releases if r is not None]
 
 
-on_both = pytest.mark.parametrize("places", ["sqlite", "postgresql"], indirect=True)
+on_both = pytest.mark.parametrize("paths", ["sqlite", "postgresql"], indirect=True)
 
 
 def phone_of(ledger: Ledger, user: str) -> Phone:

@@ -81,8 +81,8 @@ def describe_new_ledger(paths: GatewayPaths) -> str:
         key = f"its key is {paths.key_file}"
     return (
         f"made a new ledger: {format_database(paths.database)}; {key}, and its high-water mark is "
-        f"{paths.mark_file}. Without the key the ledger cannot be used: back up the key apart from the "
-        "ledger, and the mark not at all"
+        f"{paths.mark_file}. Without the key the ledger cannot be used: back up the key apart from "
+        "the ledger, and the mark not at all"
     )
 
 

@@ -1,4 +1,4 @@
-"""Talks to a gateway: `Client`, and `AsyncClient` with the same methods to await.
+"""The clients of a gateway: `Client`, and `AsyncClient` with the same methods to await.
 
     with Client("https://gateway.example", token) as gateway:
         report = gateway.report((lat, lon))
@@ -7,8 +7,8 @@ The true place goes to the gateway and nowhere else; what comes back is public. 
 id that it keeps however often it is sent, so one that is sent again is paid for once. What can go
 wrong is a `GatewayError` (responses.py).
 
-What is said to a gateway is written once, as generators that yield requests and pauses. Two small
-loops carry them out, one for each client.
+The exchange is written once, as generators that yield requests and waits. Two small loops carry
+them out, one per client.
 """
 
 from __future__ import annotations
@@ -30,50 +30,36 @@ except ImportError as missing:
     raise ImportError("the client needs more: pip install 'hereish[client]'") from missing
 
 from hereish.client import requests
+from hereish.client.positions import POSITION, PositionStore
 from hereish.client.responses import (
-    AGAIN,
-    Answer,
+    RETRY_STATUSES,
     AnswerError,
     Budget,
     ClientReport,
     GatewayError,
+    GatewayResponse,
     PastRelease,
-    RefusedError,
-    TokenError,
     UnavailableError,
-    as_budget,
-    as_page,
-    as_report,
-    meaning,
-    read,
-    said,
+    error_of_status,
+    parse_body,
+    parse_budget,
+    parse_error,
+    parse_page,
+    parse_report,
 )
 from hereish.core.privacy import positive
 from hereish.errors import ParameterError
 
-__all__ = [
-    "AnswerError",
-    "AsyncClient",
-    "Budget",
-    "Client",
-    "ClientReport",
-    "GatewayError",
-    "PastRelease",
-    "RefusedError",
-    "TokenError",
-    "UnavailableError",
-]
-
 Result = TypeVar("Result")
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 8.0
-# A call that would wait longer than this because the gateway says so gives up, and says it.
+# A longer Retry-After is not waited for, but raised.
 _LONGEST_WAIT_S = 60.0
-_CHANCE = random.SystemRandom()
-# Besides its own kind of error httpx raises others at an answer with a broken redirection.
-_TROUBLE = (httpx.RequestError, httpx.InvalidURL, ValueError)
+_RANDOM = random.SystemRandom()
+# httpx raises others than its own errors at a response with a broken redirection.
+_HTTPX_ERRORS = (httpx.RequestError, httpx.InvalidURL, ValueError)
 
 
-class _Ask(NamedTuple):
+class _Request(NamedTuple):
     method: str
     url: str
     params: dict[str, str] | None = None
@@ -81,24 +67,24 @@ class _Ask(NamedTuple):
     headers: dict[str, str] | None = None
 
     def __repr__(self) -> str:
-        return f"_Ask({self.method} {self.url})"  # the body may hold the true place
+        return f"_Request({self.method} {self.url})"  # the body may hold the true place
 
 
-class _Pause(NamedTuple):
+class _Wait(NamedTuple):
     seconds: float
 
 
-class _Lost(NamedTuple):
-    why: str
-    again: bool  # whether another try may help
+class _Failure(NamedTuple):
+    error: str
+    retryable: bool
 
 
-Got: TypeAlias = Answer | _Lost | None
-Flow: TypeAlias = Generator[_Ask | _Pause, Got, Result]
+_Outcome: TypeAlias = GatewayResponse | _Failure | None
+_Flow: TypeAlias = Generator[_Request | _Wait, _Outcome, Result]
 
 
-class _Gateway(ABC):
-    """What both clients share: settings, and what is said."""
+class _BaseClient(ABC):
+    """What both clients share: settings, and the exchange with the gateway."""
 
     def __init__(
         self,
@@ -115,17 +101,17 @@ class _Gateway(ABC):
         http:// is refused except to this machine, since everybody on the way could read the token
         and the true place; `insecure=True` allows it.
 
-        Each answer says how far the gateway's ledger has come, and the highest such position is
-        shown with each request, so that a ledger that was set back is noticed. With
+        Each response says how far the gateway's ledger has come, and the highest such position is
+        sent with each request, so that a ledger that was set back is noticed. With
         `position_file` it outlives this client; several clients may share the file.
         """
-        base = requests.base(url, insecure)
+        base = requests.check_url(url, insecure)
         if not (isinstance(token, str) and re.fullmatch(r"[!-~]+", token)):
             raise ParameterError("token must be visible ASCII without spaces, found another")
         self.url = str(base)
         self._token = token
-        self._retries = requests.whole("retries", retries, 0)
-        self._positions = requests.Positions(f"{base} {token}", position_file)
+        self._retries = requests.check_whole_number("retries", retries, 0)
+        self._positions = PositionStore(f"{base} {token}", position_file)
         self._connect(
             base_url=base,
             headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
@@ -144,67 +130,67 @@ class _Gateway(ABC):
 
     def _report(
         self, place: tuple[float, float], at: datetime | None, report_id: str | None
-    ) -> Flow[ClientReport]:
-        lat, lon = requests.degrees(place)
-        made_at = requests.utc("at", datetime.now(UTC) if at is None else at)
+    ) -> _Flow[ClientReport]:
+        lat, lon = requests.check_place(place)
+        made_at = requests.to_utc_text("at", datetime.now(UTC) if at is None else at)
         # Once, before the first try.
-        name = str(uuid.uuid4()) if report_id is None else requests.name(report_id)
-        body = {"lat": lat, "lon": lon, "at": made_at, "id": name}
-        answer = yield from self._asked(_Ask("POST", "v1/report", json=body), name)
-        return read(answer, as_report, name)
+        name = str(uuid.uuid4()) if report_id is None else requests.check_report_id(report_id)
+        report = {"lat": lat, "lon": lon, "at": made_at, "id": name}
+        body = yield from self._exchange(_Request("POST", "v1/report", json=report), name)
+        return parse_body(body, parse_report, name)
 
-    def _budget(self) -> Flow[Budget]:
-        answer = yield from self._asked(_Ask("GET", "v1/budget"))
-        return read(answer, as_budget)
+    def _budget(self) -> _Flow[Budget]:
+        body = yield from self._exchange(_Request("GET", "v1/budget"))
+        return parse_body(body, parse_budget)
 
     def _page(
         self, before: datetime | None, size: int
-    ) -> Flow[tuple[list[PastRelease], datetime | None]]:
-        params = {"limit": str(requests.whole("page_size", size, 1))}
+    ) -> _Flow[tuple[list[PastRelease], datetime | None]]:
+        params = {"limit": str(requests.check_whole_number("page_size", size, 1))}
         if before is not None:
-            params["before"] = requests.utc("before", before)
-        answer = yield from self._asked(_Ask("GET", "v1/history", params))
-        past, following = read(answer, as_page)
+            params["before"] = requests.to_utc_text("before", before)
+        body = yield from self._exchange(_Request("GET", "v1/history", params))
+        past, following = parse_body(body, parse_page)
         if following is not None and before is not None and following >= before:
             raise AnswerError("the pages of the gateway's history do not go back in time")
         return past, following
 
-    def _asked(self, ask: _Ask, report_id: str | None = None) -> Flow[bytes]:
-        """The answer to a request that is sent, as it is, until there is one or tries run out."""
+    def _exchange(self, request: _Request, report_id: str | None = None) -> _Flow[bytes]:
+        """Send a request unchanged until there is a response or the tries run out."""
         tries = 0
         while True:
-            got = yield ask._replace(headers=self._positions.header())
+            outcome = yield request._replace(headers=self._positions.header())
             tries += 1
-            if isinstance(got, Answer) and got.status == 200:
-                self._positions.keep(got.position)
-                return got.body
-            pause_s = _pause_s(got, tries)
-            if pause_s is None or tries > self._retries:
-                raise self._failure(got, tries, report_id)
-            yield _Pause(pause_s)
+            if isinstance(outcome, GatewayResponse) and outcome.status == 200:
+                self._positions.keep(outcome.position)
+                return outcome.body
+            wait_s = _backoff_s(outcome, tries)
+            if wait_s is None or tries > self._retries:
+                raise self._make_error(outcome, tries, report_id)
+            yield _Wait(wait_s)
 
-    def _failure(self, got: Got, tries: int, report_id: str | None) -> GatewayError:
+    def _make_error(self, outcome: _Outcome, tries: int, report_id: str | None) -> GatewayError:
         count = f"{tries} tries" if tries > 1 else "1 try"
-        if not isinstance(got, Answer):
-            why = got.why if got else "nothing"
-            words = f"no answer from the gateway after {count}; the last one ended in {why}"
-            return UnavailableError(words, report_id=report_id)
-        kind, words = meaning(got.status)
-        theirs = said(got.body)
-        if theirs and theirs.isprintable():
+        if not isinstance(outcome, GatewayResponse):
+            error = outcome.error if outcome else "nothing"
+            message = f"no answer from the gateway after {count}; the last one ended in {error}"
+            return UnavailableError(message, report_id=report_id)
+        kind, message = error_of_status(outcome.status)
+        detail = parse_error(outcome.body)
+        if detail and detail.isprintable():
             # Gateways do not repeat what they were sent. Something on the way might.
-            theirs = re.sub(r"\d+[.,]\d+", "…", theirs.replace(self._token, "…"))[:300]
-            words = f"{words}: {theirs}"
+            detail = re.sub(r"\d+[.,]\d+", "…", detail.replace(self._token, "…"))[:300]
+            message = f"{message}: {detail}"
         return kind(
-            f"{words} (status {got.status}, {count})",
-            status=got.status,
+            f"{message} (status {outcome.status}, {count})",
+            status=outcome.status,
             report_id=report_id,
-            retry_after_s=got.wait_s,
+            retry_after_s=outcome.wait_s,
         )
 
 
-class Client(_Gateway):
-    """A gateway, for programs that wait. Safe to share between threads. Close it, or use `with`."""
+class Client(_BaseClient):
+    """A synchronous client. Safe to share between threads. Close it, or use `with`."""
 
     def _connect(self, **settings: Any) -> None:
         self._http = httpx.Client(**settings)
@@ -230,7 +216,7 @@ class Client(_Gateway):
     def history(
         self, *, before: datetime | None = None, page_size: int = 100
     ) -> Iterator[PastRelease]:
-        """Earlier releases, newest first; pages are asked for as they are needed."""
+        """Earlier releases, newest first; pages are fetched as they are needed."""
         more = True
         while more:
             past, before = self._run(self._page(before, page_size))
@@ -238,7 +224,7 @@ class Client(_Gateway):
             more = before is not None
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         self._http.close()
 
     def __enter__(self) -> Client:
@@ -247,29 +233,29 @@ class Client(_Gateway):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _run(self, flow: Flow[Result]) -> Result:
-        got: Got = None
+    def _run(self, flow: _Flow[Result]) -> Result:
+        outcome: _Outcome = None
         while True:
             try:
-                wanted = flow.send(got)
+                step = flow.send(outcome)
             except StopIteration as done:
                 result: Result = done.value
                 return result
-            if isinstance(wanted, _Pause):
-                time.sleep(wanted.seconds)
-                got = None
+            if isinstance(step, _Wait):
+                time.sleep(step.seconds)
+                outcome = None
             else:
-                got = self._send(wanted)
+                outcome = self._send(step)
 
-    def _send(self, ask: _Ask) -> Got:
+    def _send(self, request: _Request) -> _Outcome:
         try:
-            return _answer(self._http.request(**ask._asdict()))
-        except _TROUBLE as lost:
-            return _lost(lost)
+            return _to_response(self._http.request(**request._asdict()))
+        except _HTTPX_ERRORS as error:
+            return _to_failure(error)
 
 
-class AsyncClient(_Gateway):
-    """A gateway, for programs that await. Close it with `aclose`, or use `async with`."""
+class AsyncClient(_BaseClient):
+    """An asynchronous client. Close it with `aclose`, or use `async with`."""
 
     def _connect(self, **settings: Any) -> None:
         self._http = httpx.AsyncClient(**settings)
@@ -300,7 +286,7 @@ class AsyncClient(_Gateway):
             more = before is not None
 
     async def aclose(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> AsyncClient:
@@ -309,51 +295,53 @@ class AsyncClient(_Gateway):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def _run(self, flow: Flow[Result]) -> Result:
-        got: Got = None
+    async def _run(self, flow: _Flow[Result]) -> Result:
+        outcome: _Outcome = None
         while True:
             try:
-                wanted = flow.send(got)
+                step = flow.send(outcome)
             except StopIteration as done:
                 result: Result = done.value
                 return result
-            if isinstance(wanted, _Pause):
-                await anyio.sleep(wanted.seconds)
-                got = None
+            if isinstance(step, _Wait):
+                await anyio.sleep(step.seconds)
+                outcome = None
             else:
-                got = await self._send(wanted)
+                outcome = await self._send(step)
 
-    async def _send(self, ask: _Ask) -> Got:
+    async def _send(self, request: _Request) -> _Outcome:
         try:
-            return _answer(await self._http.request(**ask._asdict()))
-        except _TROUBLE as lost:
-            return _lost(lost)
+            return _to_response(await self._http.request(**request._asdict()))
+        except _HTTPX_ERRORS as error:
+            return _to_failure(error)
 
 
-def _answer(response: httpx.Response) -> Answer:
+def _to_response(response: httpx.Response) -> GatewayResponse:
     headers = response.headers
-    position = headers.get(requests.POSITION)
-    return Answer(response.status_code, headers.get("Retry-After"), response.content, position)
+    retry_after, position = headers.get("Retry-After"), headers.get(POSITION)
+    return GatewayResponse(response.status_code, retry_after, response.content, position)
 
 
-def _lost(error: Exception) -> _Lost:
+def _to_failure(error: Exception) -> _Failure:
     """An error of httpx by its name alone: it carries the request, which has the true place."""
-    hopeless = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
-    again = isinstance(error, httpx.TransportError) and not isinstance(error, hopeless)
-    return _Lost(type(error).__name__, again)
+    permanent = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
+    retryable = isinstance(error, httpx.TransportError) and not isinstance(error, permanent)
+    return _Failure(type(error).__name__, retryable)
 
 
-def _pause_s(got: Got, tries: int) -> float | None:
+def _backoff_s(outcome: _Outcome, tries: int) -> float | None:
     """How long to wait before the next try; None if there should be none."""
     wait_s = None
-    if isinstance(got, Answer):
-        wait_s = got.wait_s
-        if got.status not in AGAIN or (wait_s is not None and wait_s > _LONGEST_WAIT_S):
+    if isinstance(outcome, GatewayResponse):
+        wait_s = outcome.wait_s
+        if outcome.status not in RETRY_STATUSES:
             return None
-    elif got is None or not got.again:
+        if wait_s is not None and wait_s > _LONGEST_WAIT_S:
+            return None
+    elif outcome is None or not outcome.retryable:
         return None
-    # By chance, so that those who were sent away together do not come back together.
+    # With jitter, so that clients that were refused together do not come back together.
     if wait_s is not None:
-        return wait_s + _FIRST_PAUSE_S * _CHANCE.random()
+        return wait_s + _FIRST_PAUSE_S * _RANDOM.random()
     most_s = min(_FIRST_PAUSE_S * 2.0 ** min(tries - 1, 10), _LONGEST_PAUSE_S)
-    return most_s * _CHANCE.uniform(0.5, 1.0)
+    return most_s * _RANDOM.uniform(0.5, 1.0)

@@ -1,12 +1,12 @@
-"""What a gateway says to its client: reports, budgets and history, or an error.
+"""The responses of a gateway: reports, budgets and history, or an error.
 
     GatewayError               (a HereishError)
     ├── TokenError         the token is not accepted
     ├── RefusedError       the gateway refuses what was sent
     ├── UnavailableError   no connection, or too busy, after all retries
-    └── AnswerError        an answer that no gateway would give
+    └── AnswerError        a response that no gateway would give
 
-Their words hold neither the token nor a place, and they carry no request and no cause.
+Their messages hold neither the token nor a place, and they carry no request and no cause.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
 
+from hereish.core.types import Kind
 from hereish.errors import HereishError
 
 Result = TypeVar("Result")
-KINDS = ("hard", "easy", "untested", "none")
-# Worth another try, besides lost connections: a body that came too slowly, too many requests, and
+# Worth a retry, besides lost connections: a body that came too slowly, too many requests, and
 # servers that are not there.
-AGAIN = (408, 429, 502, 503, 504)
+RETRY_STATUSES = (408, 429, 502, 503, 504)
 
 
 class GatewayError(HereishError):
     """The root of the tree above.
 
-    `status` is the HTTP status if there was an answer. `report_id` is the report's, if it was one:
-    sent again with the same id, place and time it is not paid for twice. `retry_after_s` is how
-    long the gateway asks to wait, if it does.
+    `status` is the HTTP status if there was a response. `report_id` is that of the report, if it
+    was one: sent again with the same id, place and time it is not paid for twice. `retry_after_s`
+    is how long the gateway asks to wait, if it does.
     """
 
     def __init__(
         self,
-        words: str,
+        message: str,
         *,
         status: int | None = None,
         report_id: str | None = None,
         retry_after_s: float | None = None,
     ) -> None:
-        super().__init__(words)
+        super().__init__(message)
         self.status = status
         self.report_id = report_id
         self.retry_after_s = retry_after_s
@@ -69,14 +69,14 @@ class AnswerError(GatewayError):
 
 @dataclass(frozen=True, slots=True)
 class ClientReport:
-    """One release, as the gateway tells it. All of it is public.
+    """One release of the gateway. All of it is public.
 
-    `kind` is "none" and `value` is None if nothing was released: the budget is spent, or nothing
-    is known yet.
+    `kind` is "none" and `value` is None if nothing was released: the budget is exhausted, or
+    there is no release yet.
     """
 
     value: tuple[float, float] | None
-    kind: str
+    kind: Kind
     cost: float
     at: datetime
     window: str  # which reports share the budget that this one was paid from
@@ -122,14 +122,14 @@ class PastRelease:
 
     value: tuple[float, float] | None
     at: datetime
-    kind: str
+    kind: Kind
     cost: float
     window: str
     device: str
 
 
-class Answer(NamedTuple):
-    """An HTTP answer, as far as it is read."""
+class GatewayResponse(NamedTuple):
+    """An HTTP response, as far as it is read."""
 
     status: int
     retry_after: str | None
@@ -149,19 +149,19 @@ class Answer(NamedTuple):
             return None
 
 
-def meaning(status: int) -> tuple[type[GatewayError], str]:
-    """What a status other than 200 says."""
+def error_of_status(status: int) -> tuple[type[GatewayError], str]:
+    """The error for a status other than 200, and its message."""
     if status in (401, 403):
         return TokenError, "the gateway does not accept the token"
-    if status in AGAIN or status >= 500:
+    if status in RETRY_STATUSES or status >= 500:
         return UnavailableError, "the gateway is not available"
     if status >= 400:
         return RefusedError, "the gateway refuses this"
     return AnswerError, "this is not how a gateway answers"
 
 
-class Fields:
-    """The fields of a JSON object, each taken as what it must be, or ValueError with its name."""
+class JsonFields:
+    """The fields of a JSON object by type; ValueError with the name of one that does not fit."""
 
     def __init__(self, fields: Any) -> None:
         if not isinstance(fields, dict):
@@ -200,11 +200,11 @@ class Fields:
             raise ValueError(name)
         return at
 
-    def kind(self) -> str:
-        kind = self.text("kind")
-        if kind not in KINDS:
-            raise ValueError("kind")
-        return kind
+    def kind(self) -> Kind:
+        try:
+            return Kind(self.text("kind"))
+        except ValueError:
+            raise ValueError("kind") from None
 
     def place(self) -> tuple[float, float] | None:
         if self.raw("lat") is None and self.raw("lon") is None:
@@ -212,35 +212,37 @@ class Fields:
         return self.number("lat"), self.number("lon")
 
 
-def read(body: bytes, parse: Callable[[Fields], Result], report_id: str | None = None) -> Result:
-    """The body of an answer as `parse` understands it, or AnswerError without what was in it."""
+def parse_body(
+    body: bytes, parse: Callable[[JsonFields], Result], report_id: str | None = None
+) -> Result:
+    """The body of a response, or AnswerError without what was in it."""
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError):
         fields = None
-    wrong = ""
+    field = ""
     try:
-        return parse(Fields(fields))
-    except (ValueError, OverflowError) as missing:
-        wrong = str(missing)
+        return parse(JsonFields(fields))
+    except (ValueError, OverflowError) as error:
+        field = str(error)
     raise AnswerError(
-        f"the answer is not a gateway's: {wrong} is missing or broken", report_id=report_id
+        f"the answer is not a gateway's: {field} is missing or broken", report_id=report_id
     )
 
 
-def said(body: bytes) -> str | None:
-    """The words of an error, if there are any."""
+def parse_error(body: bytes) -> str | None:
+    """The message of an error, if there is one."""
     try:
-        return Fields(json.loads(body)).text("error")
+        return JsonFields(json.loads(body)).text("error")
     except (ValueError, RecursionError):
         return None
 
 
-def as_report(fields: Fields) -> ClientReport:
+def parse_report(fields: JsonFields) -> ClientReport:
     value, kind = fields.place(), fields.kind()
-    if (value is None) != (kind == "none"):
+    if (value is None) != (kind is Kind.NONE):
         raise ValueError("lat or lon")
-    untested = -math.inf if kind == "hard" else math.inf  # as a hereish.Report has it
+    untested = -math.inf if kind is Kind.HARD else math.inf  # as a hereish.Report has it
     return ClientReport(
         value=value,
         kind=kind,
@@ -255,7 +257,7 @@ def as_report(fields: Fields) -> ClientReport:
     )
 
 
-def as_budget(fields: Fields) -> Budget:
+def parse_budget(fields: JsonFields) -> Budget:
     return Budget(
         user=fields.text("user"),
         device=fields.text("device"),
@@ -268,8 +270,8 @@ def as_budget(fields: Fields) -> Budget:
     )
 
 
-def as_page(fields: Fields) -> tuple[list[PastRelease], datetime | None]:
-    """The releases of a page, and before when the next one begins."""
+def parse_page(fields: JsonFields) -> tuple[list[PastRelease], datetime | None]:
+    """The releases of a page, and `before` of the next page."""
     rows = fields.raw("releases")
     if not isinstance(rows, list):
         raise ValueError("releases")
@@ -282,6 +284,6 @@ def as_page(fields: Fields) -> tuple[list[PastRelease], datetime | None]:
             window=row.text("window"),
             device=row.text("device"),
         )
-        for row in map(Fields, rows)
+        for row in map(JsonFields, rows)
     ]
     return past, None if fields.raw("next") is None else fields.time("next")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import select, update
 
 from hereish.errors import ParameterError
 from hereish.gateway.admin import accounts, destinations
-from hereish.gateway.forwarding.outbox import Forwarder
+from hereish.gateway.forwarding.forwarder import Forwarder
+from hereish.gateway.forwarding.targets import parse_target
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.tables import destinations as rows
 from tests.support.forwarding_stage import (
@@ -59,7 +59,7 @@ def test_secrets_are_sealed_and_shown_and_logged_nowhere(
         assert secret.encode() not in files
         assert secret not in listing + troubles + logged(caplog)
     assert f"http://{there}/…" in listing
-    target = destinations.parse_target(f"https://a:{PASSWORD}@h/{hook}", "overland")
+    target = parse_target(f"https://a:{PASSWORD}@h/{hook}", "overland")
     assert PASSWORD not in repr(target)
     assert hook not in repr(target)
 
@@ -127,36 +127,6 @@ def test_a_bad_address_is_refused_in_words_that_do_not_repeat_it(
         destinations.add_destination(ledger, "alice", address, kind)
     assert PASSWORD not in str(refused.value)
     assert destinations.list_destinations(ledger, "alice") == []
-
-
-@pytest.mark.parametrize(
-    ("kind", "more", "words"),
-    [
-        ("owntracks", {"username": "a", "bearer": "b"}, "not both"),
-        ("owntracks", {"password": PASSWORD}, "needs a user"),
-        ("owntracks", {"username": "a:b", "password": PASSWORD}, "colon"),
-        ("owntracks", {"username": "a", "password": f"{PASSWORD}\n"}, "can be printed"),
-        ("owntracks", {"bearer": f"{PASSWORD} x"}, "no spaces"),
-        ("owntracks", {"headers": {"Host": "x"}}, "a header is a name"),
-        ("owntracks", {"headers": {"Authorization": PASSWORD}}, "given apart"),
-        ("owntracks", {"headers": {"X Y": "x"}}, "a header is a name"),
-        ("owntracks", {"headers": {"X-Y": f"{PASSWORD}\r\nX-Z: 1"}}, "one line"),
-        ("mqtt", {"headers": {"X-Y": "x"}}, "MQTT has no"),
-        ("mqtt", {"bearer": PASSWORD}, "MQTT has no"),
-    ],
-)
-def test_bad_credentials_are_refused_in_words_that_do_not_repeat_them(
-    kind: str, more: dict[str, Any], words: str
-) -> None:
-    address = "mqtt://host/t" if kind == "mqtt" else "https://host/"
-    with pytest.raises(ParameterError, match=words) as refused:
-        destinations.parse_target(address, kind, **more)
-    assert PASSWORD not in str(refused.value)
-
-
-def test_two_users_at_once_are_refused() -> None:
-    with pytest.raises(ParameterError, match="not both"):
-        destinations.parse_target("https://a:b@host/", "overland", username="c")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from hereish.gateway.admin import destinations
-from hereish.gateway.forwarding.outbox import Forwarder, waiting
+from hereish.gateway.forwarding.forwarder import Forwarder
+from hereish.gateway.forwarding.outbox import Outbox
 from hereish.gateway.ledger.ledger import Ledger
 from tests.support.forwarding_stage import (
     Phone,
@@ -34,9 +35,9 @@ def test_owntracks_gets_each_release_in_order_and_only_its_fields(
         address = f"{receiver.url}/pub?key=k1"
         destinations.add_destination(ledger, "alice", address, "owntracks", headers=headers)
         released = phone.report(3) + phone.report(2)
-        assert waiting(ledger) == 5
+        assert Outbox(ledger).count() == 5
         assert Forwarder(ledger).run_once(time.time()) == 5
-        assert waiting(ledger) == 0
+        assert Outbox(ledger).count() == 0
         assert seen(receiver.bodies) == released
         for request in receiver.requests:
             assert set(request.body) == {"_type", "lat", "lon", "tst", "acc", "tid", "topic"}
@@ -100,7 +101,7 @@ def test_a_broker_gets_each_release_in_order_and_keeps_the_last(
         destinations.add_destination(ledger, "alice", address, "mqtt")
         released = phone.report(4)
         assert Forwarder(ledger).run_once(time.time()) == 4
-        assert waiting(ledger) == 0
+        assert Outbox(ledger).count() == 0
         wait_until(lambda: len(broker.messages) == 4)
         assert {topic for topic, _ in broker.messages} == {"owntracks/alice/phone"}
         assert seen([body for _, body in broker.messages]) == released

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from hereish.gateway.admin import destinations
-from hereish.gateway.forwarding import senders
-from hereish.gateway.forwarding.outbox import Forwarder, waiting
+from hereish.gateway.forwarding import mqtt_sender
+from hereish.gateway.forwarding.forwarder import Forwarder
+from hereish.gateway.forwarding.outbox import Outbox
 from hereish.gateway.ledger.ledger import Ledger
 from tests.support.forwarding_stage import Phone, logged, seen, the_only
 from tests.support.receivers import broker_receiver, mosquitto, old_broker, wait_until
@@ -57,9 +58,9 @@ def test_what_was_taken_before_a_refusal_is_not_sent_again(
         )
         released = phone.report(4)
         with monkeypatch.context() as meanwhile:
-            wrap = senders._Broker._publish_one
+            wrap = mqtt_sender._BrokerConnection._publish_one
             meanwhile.setattr(
-                senders._Broker,
+                mqtt_sender._BrokerConnection,
                 "_publish_one",
                 lambda self, topic, body: wrap(self, next(topics), body),
             )
@@ -92,7 +93,7 @@ def test_a_broker_that_refuses_the_version_is_asked_in_the_older_one(
 def test_a_broker_may_take_its_time_to_refuse_the_version(
     ledger: Ledger, phone: Phone, monkeypatch: pytest.MonkeyPatch, credentials: str
 ) -> None:
-    monkeypatch.setattr(senders, "_GREETING_S", 0.05)
+    monkeypatch.setattr(mqtt_sender, "_CONNACK_S", 0.05)
     with old_broker(b"\x20\x02\x00\x01", after_s=0.5) as (port, versions):
         destinations.add_destination(
             ledger, "alice", f"mqtt://{credentials}127.0.0.1:{port}/{TOPIC}", "mqtt"
@@ -123,7 +124,7 @@ def test_no_other_trouble_makes_us_speak_the_version_that_hides_refusals(
         assert Forwarder(ledger).run_once(time.time()) == 0
         assert set(versions) == {5}
         assert the_only(ledger).trouble == words
-        assert waiting(ledger) == 1
+        assert Outbox(ledger).count() == 1
 
 
 def test_a_broker_that_misreads_the_newer_greeting_is_served(

@@ -9,8 +9,10 @@ import pytest
 from sqlalchemy import select, update
 
 from hereish.gateway.admin import destinations
+from hereish.gateway.forwarding import forwarder as forwarder_module
 from hereish.gateway.forwarding import outbox
-from hereish.gateway.forwarding.outbox import LEASE_S, Forwarder, waiting
+from hereish.gateway.forwarding.forwarder import Forwarder
+from hereish.gateway.forwarding.outbox import LEASE_S, Outbox
 from hereish.gateway.ledger import tables
 from hereish.gateway.ledger.ledger import Ledger
 from tests.support.forwarding_stage import Phone, on_both, seen, the_only
@@ -34,8 +36,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(outbox, "time", clock)
-    monkeypatch.setattr(outbox, "POLL_S", 0.02)
+    monkeypatch.setattr(forwarder_module, "time", clock)
+    monkeypatch.setattr(forwarder_module, "POLL_S", 0.02)
     return clock
 
 
@@ -80,7 +82,7 @@ def test_a_lease_from_a_clock_that_was_a_day_ahead_does_not_last_a_day(
         number = destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         released = phone.report(2)
         now_s = time.time()
-        assert Forwarder(ledger)._claimed(number, now_s) is not None  # and then its process dies
+        assert Outbox(ledger).claim(number, now_s) is not None  # and then its process dies
         for then_s in (now_s, now_s - 30, now_s + LEASE_S - 1):
             assert Forwarder(ledger).run_once(then_s) == 0
         assert Forwarder(ledger).run_once(now_s - DAY_S) == 2
@@ -101,13 +103,13 @@ def test_a_clock_that_jumps_during_a_delivery_starts_no_second_one(
         wait_until(lambda: len(receiver.requests) == 2)
         clock.ahead_s, clock.asked = ahead_s, 0
         released += phone.report(2)
-        forwarder.poke()
+        forwarder.wake()
         wait_until(lambda: clock.asked > 20)  # it has looked again and again
         assert len(receiver.requests) == 2
         receiver.over.set()  # this hangs up: the second one was not taken
         wait_until(lambda: the_only(ledger).tries == 1)
         clock.ahead_s += 10.0
-        wait_until(lambda: waiting(ledger) == 0)
+        wait_until(lambda: Outbox(ledger).count() == 0)
         forwarder.stop(5)
         assert seen(receiver.bodies) == [*released[:2], *released[1:]]
 
@@ -131,7 +133,7 @@ def test_a_delivery_that_outlasts_its_lease_is_not_overtaken(
         assert 0 < until_s < time.time()  # anybody else could take it
         assert len(receiver.requests) == 2
         receiver.over.set()
-        wait_until(lambda: waiting(ledger) == 0)
+        wait_until(lambda: Outbox(ledger).count() == 0)
         forwarder.stop(5)
         assert seen(receiver.bodies) == [*released[:2], *released[1:]]
 
@@ -139,24 +141,24 @@ def test_a_delivery_that_outlasts_its_lease_is_not_overtaken(
 def test_what_is_reported_at_the_end_of_a_delivery_is_not_left_for_the_next_look(
     ledger: Ledger, phone: Phone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settled = Forwarder._settled
+    settle = Outbox.settle
 
     def slow(*about: object) -> object:
-        after = settled(*about)  # type: ignore[arg-type]  # as it was called
+        after = settle(*about)  # type: ignore[arg-type]  # as it was called
         if after is None and phone.minutes < 2:
             released.extend(phone.report())
-            forwarder.poke()
+            forwarder.wake()
             time.sleep(0.3)  # it is looked for meanwhile, and found to be served here
         return after
 
-    monkeypatch.setattr(outbox, "POLL_S", 3600.0)
-    monkeypatch.setattr(Forwarder, "_settled", slow)
+    monkeypatch.setattr(forwarder_module, "POLL_S", 3600.0)
+    monkeypatch.setattr(Outbox, "settle", slow)
     with web_receiver() as receiver:
         destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         released = phone.report()
         forwarder = Forwarder(ledger)
         forwarder.start()
-        wait_until(lambda: waiting(ledger) == 0 and len(receiver.requests) == 2)
+        wait_until(lambda: Outbox(ledger).count() == 0 and len(receiver.requests) == 2)
         forwarder.stop(5)
         assert seen(receiver.bodies) == released
 
@@ -170,13 +172,13 @@ def test_who_waits_longest_is_first(
         for i in range(3)
     )
     phone.report()
-    forwarder, now_s = Forwarder(ledger), time.time()
+    queue, now_s = Outbox(ledger), time.time()
     with ledger.database.writing() as tx:
         tx.execute(tables.outbox.delete().where(tables.outbox.c.destination_id == first))
     phone.report()
-    assert forwarder._look(now_s, troubled=False) == [second, third, first]
+    assert queue.find_due(now_s, failing=False) == [second, third, first]
     with ledger.database.writing() as tx:
         failed = update(tables.destinations).where(tables.destinations.c.id != third)
         tx.execute(failed.values(tries=1, next_try_s=now_s))
-    assert forwarder._look(now_s, troubled=False) == [third]
-    assert forwarder._look(now_s, troubled=True) == [second, first]
+    assert queue.find_due(now_s, failing=False) == [third]
+    assert queue.find_due(now_s, failing=True) == [second, first]

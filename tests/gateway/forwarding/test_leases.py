@@ -11,8 +11,10 @@ import pytest
 from sqlalchemy import select
 
 from hereish.gateway.admin import accounts, destinations
-from hereish.gateway.forwarding import outbox, senders
-from hereish.gateway.forwarding.outbox import LEASE_S, Forwarder, waiting
+from hereish.gateway.forwarding import delivery
+from hereish.gateway.forwarding import forwarder as forwarder_module
+from hereish.gateway.forwarding.forwarder import Forwarder
+from hereish.gateway.forwarding.outbox import LEASE_S, Outbox
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.tables import users
 from hereish.gateway.paths import GatewayPaths
@@ -39,8 +41,8 @@ def test_a_lease_that_was_left_behind_runs_out_and_nothing_is_lost(
         number = destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         released = phone.report(3)
         now_s = time.time()
-        dead = Forwarder(ledger)
-        assert dead._claimed(number, now_s) is not None  # and then its process dies
+        dead = Outbox(ledger)
+        assert dead.claim(number, now_s) is not None  # and then its process dies
         alive = Forwarder(ledger)
         assert alive.run_once(now_s + LEASE_S - 1) == 0
         assert receiver.requests == []
@@ -50,20 +52,21 @@ def test_a_lease_that_was_left_behind_runs_out_and_nothing_is_lost(
 
 @on_both
 def test_a_process_that_is_killed_while_it_delivers_loses_nothing(
-    ledger: Ledger, places: GatewayPaths, phone: Phone
+    ledger: Ledger, paths: GatewayPaths, phone: Phone
 ) -> None:
     program = (
         "import sys, time; from pathlib import Path;"
-        "from hereish.gateway.forward import Forwarder; from hereish.gateway.ledger import Ledger;"
-        "from hereish.gateway.places import Places;"
-        "where = Places(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]));"
+        "from hereish.gateway.forwarding.forwarder import Forwarder;"
+        "from hereish.gateway.ledger.ledger import Ledger;"
+        "from hereish.gateway.paths import GatewayPaths;"
+        "where = GatewayPaths(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]));"
         "Forwarder(Ledger.open(where)).start(); time.sleep(60)"
     )
     with web_receiver() as receiver:
         receiver.script = [200, 200, "hang"]
         destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         released = phone.report(5)
-        told = [places.database, str(places.key_file), str(places.mark_file)]
+        told = [paths.database, str(paths.key_file), str(paths.mark_file)]
         process = subprocess.Popen(  # noqa: S603  # our own interpreter
             [sys.executable, "-c", program, *told]
         )
@@ -82,24 +85,24 @@ def test_who_lost_a_lease_sends_no_further_batch(ledger: Ledger, phone: Phone) -
     number = destinations.add_destination(ledger, "alice", "http://127.0.0.1/", "overland")
     phone.report(150)
     now_s = time.time()
-    slow, quick = Forwarder(ledger), Forwarder(ledger)
-    lost = slow._claimed(number, now_s)
-    held = quick._claimed(number, now_s + LEASE_S + 2)
+    slow, quick = Outbox(ledger), Outbox(ledger)
+    lost = slow.claim(number, now_s)
+    held = quick.claim(number, now_s + LEASE_S + 2)
     assert lost is not None
     assert held is not None
-    go = senders.Go()
-    go.taken = 100
-    assert slow._settled(lost, go, None, now_s + LEASE_S + 3) is None
-    assert waiting(ledger) == 50  # what was taken was taken
-    on = quick._settled(held, go, None, now_s + LEASE_S + 4)
+    attempt = delivery.DeliveryAttempt()
+    attempt.delivered = 100
+    assert slow.settle(lost, attempt, None, now_s + LEASE_S + 3) is None
+    assert Outbox(ledger).count() == 50  # what was taken was taken
+    on = quick.settle(held, attempt, None, now_s + LEASE_S + 4)
     assert on is not None
-    assert len(on.parcels) == 50
+    assert len(on.queued) == 50
 
 
 @on_both
 @pytest.mark.usefixtures("impatient")
 def test_two_forwarders_on_one_ledger_deliver_each_release_once_and_in_order(
-    ledger: Ledger, places: GatewayPaths
+    ledger: Ledger, paths: GatewayPaths
 ) -> None:
     names = ["bob", "carol", "dora"]
     with web_receiver() as receiver:
@@ -108,7 +111,7 @@ def test_two_forwarders_on_one_ledger_deliver_each_release_once_and_in_order(
             accounts.add_user(ledger, name, POLICY)
             destinations.add_destination(ledger, name, f"{receiver.url}/{name}", "owntracks")
             phones[name] = phone_of(ledger, name)
-        other = Ledger.open(places)
+        other = Ledger.open(paths)
         forwarders = [Forwarder(ledger), Forwarder(other)]
         for forwarder in forwarders:
             forwarder.start()
@@ -116,8 +119,8 @@ def test_two_forwarders_on_one_ledger_deliver_each_release_once_and_in_order(
         for i in range(20):
             for name in names:
                 released[name] += phones[name].report()
-                forwarders[i % 2].poke()
-        wait_until(lambda: waiting(ledger) == 0)
+                forwarders[i % 2].wake()
+        wait_until(lambda: Outbox(ledger).count() == 0)
         for forwarder in forwarders:
             forwarder.stop(5)
         other.close()
@@ -126,23 +129,23 @@ def test_two_forwarders_on_one_ledger_deliver_each_release_once_and_in_order(
             assert seen(bodies) == released[name]
 
 
-def test_a_poke_delivers_long_before_the_next_look(
+def test_a_wake_up_delivers_long_before_the_next_look(
     ledger: Ledger, phone: Phone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "POLL_S", 3600.0)
+    monkeypatch.setattr(forwarder_module, "POLL_S", 3600.0)
     with web_receiver() as receiver:
         destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         forwarder = Forwarder(ledger)
-        forwarder.poke()  # nobody is there yet, and nothing happens
+        forwarder.wake()  # nobody is there yet, and nothing happens
         forwarder.start()
-        wait_until(lambda: forwarder._wake is not None)
+        wait_until(lambda: forwarder._woken is not None)
         for number in range(1, 4):
             phone.report()
-            forwarder.poke()
-            wait_until(lambda: waiting(ledger) == 0)
+            forwarder.wake()
+            wait_until(lambda: Outbox(ledger).count() == 0)
             assert len(receiver.requests) == number
         forwarder.stop(5)
-        forwarder.poke()
+        forwarder.wake()
 
 
 @on_both
@@ -157,19 +160,19 @@ def test_a_hanging_receiver_delays_neither_a_report_nor_another_destination(
         forwarder = Forwarder(ledger)
         forwarder.start()
         released = phone.report()
-        forwarder.poke()
+        forwarder.wake()
         wait_until(lambda: len(hanging.requests) == 1)
         begin_s = time.monotonic()
         for _ in range(5):
             released += phone.report()
-            forwarder.poke()
+            forwarder.wake()
         wait_until(lambda: len(receiver.requests) == 6)
-        assert time.monotonic() - begin_s < senders.SEND_S / 2
+        assert time.monotonic() - begin_s < delivery.SEND_S / 2
         assert seen(receiver.bodies) == released
         assert len(hanging.requests) == 1  # it still has the first one, and no other overtook it
-        wait_until(lambda: waiting(ledger) == 12)
+        wait_until(lambda: Outbox(ledger).count() == 12)
         forwarder.stop(0)  # nor does it delay the end
-        assert time.monotonic() - begin_s < senders.SEND_S / 2
+        assert time.monotonic() - begin_s < delivery.SEND_S / 2
         hung, broker, good = destinations.list_destinations(ledger, "alice")
         assert (hung.waiting, broker.waiting, good.waiting) == (6, 6, 0)
         # The lease was given back: somebody else may go on at once.
@@ -192,11 +195,11 @@ def test_stop_waits_for_what_was_begun_and_begins_nothing_more(
         wait_until(lambda: len(receiver.requests) == 1)
         ending = threading.Thread(target=forwarder.stop, args=(10,))
         ending.start()
-        wait_until(lambda: all(go.ending for go in list(forwarder._goes)))
+        wait_until(lambda: all(attempt.stopping for attempt in list(forwarder._attempts)))
         receiver.over.set()
         ending.join()
         assert len(receiver.requests) == 1
-        assert waiting(ledger) == 3
+        assert Outbox(ledger).count() == 3
 
 
 # Meanwhile
@@ -233,8 +236,8 @@ def test_a_destination_that_goes_away_during_a_delivery_is_no_error(
         else:
             destinations.remove_destination(ledger, "alice", number)
         receiver.over.set()
-        wait_until(lambda: not forwarder._goes)
-        assert waiting(ledger) == 0
+        wait_until(lambda: not forwarder._attempts)
+        assert Outbox(ledger).count() == 0
         forwarder.stop(5)
         assert len(receiver.requests) == 1
     assert caplog.records == []
@@ -250,13 +253,13 @@ def test_forwards_counts_the_destinations(ledger: Ledger, phone: Phone) -> None:
     second = destinations.add_destination(ledger, "alice", "https://b.example/", "overland")
     assert forwards() == 2
     phone.report()
-    assert waiting(ledger) == 2
+    assert Outbox(ledger).count() == 2
     destinations.remove_destination(ledger, "alice", first)
-    assert (forwards(), waiting(ledger)) == (1, 1)
+    assert (forwards(), Outbox(ledger).count()) == (1, 1)
     destinations.remove_destination(ledger, "alice", second)
-    assert (forwards(), waiting(ledger)) == (0, 0)
+    assert (forwards(), Outbox(ledger).count()) == (0, 0)
     phone.report()
-    assert waiting(ledger) == 0
+    assert Outbox(ledger).count() == 0
     with pytest.raises(accounts.NotFoundError, match="no destination"):
         destinations.remove_destination(ledger, "alice", first)
 
@@ -284,7 +287,7 @@ def test_the_mark_is_raised_before_a_release_leaves(
     with web_receiver() as receiver:
         destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         with monkeypatch.context() as dying:  # the reporting process ends right after its commit
-            dying.setattr(ledger.mark, "raise_to", marks.append)
+            dying.setattr(ledger.mark, "reach", marks.append)
             phone.report(2)
         before = ledger.mark.value()
         assert Forwarder(ledger).run_once(time.time()) == 2

@@ -18,8 +18,9 @@ import pytest
 
 from hereish.errors import ParameterError
 from hereish.gateway.admin import destinations
-from hereish.gateway.admin.destinations import DestinationTarget, parse_target
-from hereish.gateway.forwarding.outbox import Forwarder, waiting
+from hereish.gateway.forwarding.forwarder import Forwarder
+from hereish.gateway.forwarding.outbox import Outbox
+from hereish.gateway.forwarding.targets import DestinationTarget, parse_target
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.tables import destinations as rows
 from tests.support.forwarding_stage import Phone, the_only
@@ -164,7 +165,7 @@ def test_traccar_takes_osmand_of_a_device_that_it_knows(ledger: Ledger, phone: P
     traccar = Traccar(DEVICE)
     released, receiver = forwarded(ledger, phone, traccar.osmand, "", "osmand", device=DEVICE)
     assert traccar.points == released
-    assert waiting(ledger) == 0
+    assert Outbox(ledger).count() == 0
     for request in receiver.requests:
         assert request.method == "GET"
         assert urlsplit(request.path).path == "/"

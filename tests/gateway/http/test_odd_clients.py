@@ -14,8 +14,9 @@ from urllib.parse import parse_qsl
 import pytest
 
 from hereish.gateway.http.protocols import osmand
+from hereish.gateway.http.protocols.payload import InvalidRequestError
 from hereish.gateway.ledger import tokens
-from hereish.gateway.ledger.models import Fix, InvalidRequestError
+from hereish.gateway.ledger.models import Fix
 from tests.support.client_payloads import (
     AT_S,
     LAT,

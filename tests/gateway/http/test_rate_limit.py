@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hereish.gateway.http.rate_limit import Limiter, whole_s
+from hereish.gateway.http.rate_limit import RateLimiter, to_retry_after
 from tests.support import client_payloads as payloads
 from tests.support.hostile_stage import hostile
 from tests.support.leaks import TRUE
@@ -16,7 +16,7 @@ KEY, OTHER = b"k", b"o"
 
 
 def test_a_thousand_points_count_as_a_thousand() -> None:
-    limiter = Limiter(100.0)
+    limiter = RateLimiter(100.0)
     assert limiter.wait_s(KEY, 1000, now_s=0.0) == 0.0  # ten seconds' worth of them
     assert limiter.wait_s(KEY, 1, now_s=0.0) == pytest.approx(0.01)
     assert limiter.wait_s(OTHER, 1000, now_s=0.0) == 0.0
@@ -28,7 +28,7 @@ def test_a_thousand_points_count_as_a_thousand() -> None:
 @pytest.mark.parametrize("points", [1, 9, 200, 1000])
 def test_who_waits_as_long_as_they_are_told_goes_on(per_s: float, points: int) -> None:
     """A phone that was offline sends batch after batch, and tries again only when it may."""
-    limiter, now_s, taken = Limiter(per_s), 0.0, 0
+    limiter, now_s, taken = RateLimiter(per_s), 0.0, 0
     for _ in range(10):
         for _ in range(3):
             # As the gateway asks: one when a request comes, and all when it is read. So the first
@@ -38,7 +38,7 @@ def test_who_waits_as_long_as_they_are_told_goes_on(per_s: float, points: int) -
             if wait_s == 0.0:
                 taken += points
                 break
-            now_s += int(whole_s(wait_s))
+            now_s += int(to_retry_after(wait_s))
     assert taken == 10 * points
     # And yet no more than the rate, but for what may come at once and one batch.
     assert taken <= per_s * now_s + max(1.0, 10 * per_s) + points + 20
@@ -46,7 +46,7 @@ def test_who_waits_as_long_as_they_are_told_goes_on(per_s: float, points: int) -
 
 def test_a_batch_that_has_to_wait_still_counts_as_a_request() -> None:
     """Else bodies that are read in vain would be free."""
-    limiter = Limiter(20.0)
+    limiter = RateLimiter(20.0)
     assert limiter.wait_s(KEY, 50, now_s=0.0) == 0.0
     read = 0
     for _ in range(1000):
@@ -58,7 +58,7 @@ def test_a_batch_that_has_to_wait_still_counts_as_a_request() -> None:
 
 
 def test_without_a_rate_nothing_is_counted() -> None:
-    assert Limiter(0.0).wait_s(KEY, 10**9) == 0.0
+    assert RateLimiter(0.0).wait_s(KEY, 10**9) == 0.0
 
 
 def test_batches_are_refused_until_they_may_come_and_none_is_lost(tmp_path: Path) -> None:

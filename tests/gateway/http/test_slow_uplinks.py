@@ -13,9 +13,9 @@ import pytest
 
 from hereish.gateway.http.app import create_app
 from hereish.gateway.http.protocols import overland
-from hereish.gateway.http.server import server_of
+from hereish.gateway.http.protocols.payload import ParsedPoints
+from hereish.gateway.http.server import make_server
 from hereish.gateway.ledger.ledger import Ledger
-from hereish.gateway.ledger.models import Points
 from tests.support import client_payloads as payloads
 from tests.support.hostile_stage import PATIENCE_S, head, send_all, statuses, until_closed
 from tests.support.stage import free_port, member, paths_in
@@ -43,7 +43,7 @@ class Gateway(NamedTuple):
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     ledger = Ledger.open(paths_in(tmp_path_factory.mktemp("slow")))
     gateway = Gateway(free_port(), member(ledger))
-    server = server_of(create_app(ledger, body_s=BODY_S), "127.0.0.1", gateway.port)
+    server = make_server(create_app(ledger, body_s=BODY_S), "127.0.0.1", gateway.port)
     thread = threading.Thread(target=server.run)
     thread.start()
     until_s = time.monotonic() + PATIENCE_S
@@ -77,7 +77,7 @@ def test_a_slow_but_steady_uplink_gets_its_batch_through(gateway: Gateway) -> No
         took_s = sent_in_steps(wire, body, MUCH // 40)
         told = until_closed(wire)
     assert statuses(told) == [200]
-    assert told.endswith(overland.ANSWER)
+    assert told.endswith(overland.RESPONSE)
     assert took_s > 2 * BODY_S
 
 
@@ -112,7 +112,7 @@ def test_nobody_waits_while_a_large_body_is_read(
     reads, goes_on = threading.Event(), threading.Event()
     truly_read = overland.read
 
-    def slow_read(body: bytes) -> Points:
+    def slow_read(body: bytes) -> ParsedPoints:
         reads.set()
         assert goes_on.wait(PATIENCE_S)
         return truly_read(body)

@@ -15,7 +15,6 @@ from sqlalchemy import event
 
 from hereish.gateway.admin import accounts
 from hereish.gateway.http.app import create_app
-from hereish.gateway.http.protocols.owntracks import encrypted
 from hereish.gateway.ledger.group_commit import GroupCommit
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix, ReportRequest
@@ -72,7 +71,7 @@ def test_a_point_of_owntracks_reads_its_account_once(
             for i in range(4):
                 body = location(i)
                 if passphrase is not None:
-                    body = json.dumps(encrypted(body, passphrase)).encode()
+                    body = json.dumps(encrypt(body, passphrase)).encode()
                 assert await status(client, token, body) == 200
                 per_request.append(len(reads))
                 reads.clear()
@@ -88,7 +87,7 @@ def test_a_point_of_owntracks_reads_its_account_once(
         b'{"_type": "status"}',
         b"",
         b"{",
-        json.dumps(encrypted(b"{}", PASSPHRASE)).encode(),
+        json.dumps(encrypt(b"{}", PASSPHRASE)).encode(),
     ],
     ids=["location", "status", "empty", "no JSON", "encrypted"],
 )

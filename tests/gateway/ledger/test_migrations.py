@@ -22,13 +22,13 @@ from tests.support.stage import HELSINKI, policy, shown
 _DEVICES = (("phone", 1.0, None), ("tablet", 3.0, None), ("lost phone", 4.0, 5.0))
 
 
-@pytest.mark.parametrize("places", ["sqlite", "postgresql"], indirect=True)
+@pytest.mark.parametrize("paths", ["sqlite", "postgresql"], indirect=True)
 def test_a_ledger_of_the_first_tables_keeps_all_and_its_newest_device_is_primary(
-    places: GatewayPaths,
+    paths: GatewayPaths,
 ) -> None:
     made = {name: tokens.generate_token() for name, _, _ in _DEVICES}
-    first_tables(places, made)
-    ledger = Ledger.open(places)
+    first_tables(paths, made)
+    ledger = Ledger.open(paths)
     assert accounts.primary_device(ledger, "alice") == ("tablet", 3600.0)
     shown_ = accounts.describe_user(ledger, "alice")
     assert [token.device for token in shown_.tokens] == ["phone", "tablet", "lost phone"]
@@ -37,7 +37,7 @@ def test_a_ledger_of_the_first_tables_keeps_all_and_its_newest_device_is_primary
         assert tx.execute(text("SELECT count(*) FROM receipts")).scalar_one() == 1
     assert ledger.report(shown(made["phone"]), [Fix(*HELSINKI, time.time())]).answers[0].own
     ledger.close()
-    again = Ledger.open(places)
+    again = Ledger.open(paths)
     assert accounts.describe_user(again, "alice").entries == 1
     again.close()
 

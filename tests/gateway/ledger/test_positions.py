@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import event
 
 from hereish.client import Client, UnavailableError
-from hereish.client.requests import POSITION
+from hereish.client.positions import POSITION
 from hereish.errors import ParameterError
 from hereish.gateway.admin import accounts, maintenance
 from hereish.gateway.ledger.high_water_mark import LedgerRestoredError

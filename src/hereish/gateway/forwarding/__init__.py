@@ -1,1 +1,1 @@
-"""Releases sent on to the users' destinations."""
+"""Forwarding: releases are delivered to the users' destinations."""

@@ -1,4 +1,4 @@
-"""The page of the API at /docs: Swagger UI from an installed package, so no outside request."""
+"""The API documentation at /docs: Swagger UI from an installed package, so no outside request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEADERS = {
         [
             "default-src 'none'",
             "script-src 'self'",
-            "style-src 'self' 'unsafe-inline'",  # Swagger UI sets styles as texts
+            "style-src 'self' 'unsafe-inline'",  # Swagger UI sets inline styles
             "img-src 'self' data:",
             "connect-src 'self'",
             "base-uri 'none'",
@@ -43,7 +43,7 @@ _START = b"""SwaggerUIBundle({ url: "openapi.json", dom_id: "#api", validatorUrl
 
 
 def files() -> dict[str, PageFile]:
-    """Path and file of everything that the page needs."""
+    """The files of the page by their paths."""
     swagger = resources("fastapi_offline") / "static"
     script = "text/javascript; charset=utf-8"
     return {

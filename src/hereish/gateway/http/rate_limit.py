@@ -1,4 +1,4 @@
-"""How many points a token may send: a bucket that fills at a steady rate."""
+"""How many points a token may send: a token bucket that fills at a steady rate."""
 
 from __future__ import annotations
 
@@ -7,12 +7,22 @@ import threading
 import time
 from collections import OrderedDict
 
-_MOST_BUCKETS = 100_000
+from hereish.errors import HereishError
+
+_MAX_BUCKETS = 100_000
 _BURST_S = 10.0
 
 
-class Limiter:
-    """Points per second for each key, ten seconds of them at once. In this process alone.
+class RateLimitError(HereishError):
+    """A token that sends more points than it may."""
+
+    def __init__(self, wait_s: float) -> None:
+        super().__init__("too many points with this token; nothing was taken, so send them later")
+        self.wait_s = wait_s
+
+
+class RateLimiter:
+    """Points per second for each key, ten seconds of them at once. Per process.
 
     A request without points counts as one. One with more points than the bucket holds is let
     through by a full bucket and leaves it in debt: so every batch gets its turn, however large it
@@ -29,24 +39,24 @@ class Limiter:
     ) -> float:
         """0 if so many points may go on, and then they are counted; else how long to wait.
 
-        `counted` of them were counted when the request came, before anybody knew how many it has.
-        They stay counted if it has to wait: it was read in vain.
+        `counted` of them were counted when the request came, before its points were known. They
+        stay counted if it has to wait: reading it took work.
         """
         if self.per_s <= 0 or points <= counted:
             return 0.0
         now_s = time.monotonic() if now_s is None else now_s
-        most = max(1.0, self.per_s * _BURST_S)
-        needed = min(points, most)
+        capacity = max(1.0, self.per_s * _BURST_S)
+        needed = min(points, capacity)
         with self._lock:
-            left, since_s = self._buckets.pop(key, (most, now_s))
-            left = min(most, left + (now_s - since_s) * self.per_s)
-            goes = left >= needed - counted
-            self._buckets[key] = (left - (points - counted) if goes else left, now_s)
-            if len(self._buckets) > _MOST_BUCKETS:
+            left, since_s = self._buckets.pop(key, (capacity, now_s))
+            left = min(capacity, left + (now_s - since_s) * self.per_s)
+            passes = left >= needed - counted
+            self._buckets[key] = (left - (points - counted) if passes else left, now_s)
+            if len(self._buckets) > _MAX_BUCKETS:
                 self._buckets.popitem(last=False)
-        return 0.0 if goes else (needed - left) / self.per_s
+        return 0.0 if passes else (needed - left) / self.per_s
 
 
-def whole_s(wait_s: float) -> str:
-    """For a Retry-After header."""
+def to_retry_after(wait_s: float) -> str:
+    """The value of a Retry-After header: whole seconds, at least one."""
     return str(max(1, math.ceil(wait_s)))

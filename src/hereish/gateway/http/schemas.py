@@ -1,35 +1,37 @@
-"""The shapes of requests and answers, as the OpenAPI schema shows them."""
+"""The bodies of requests and responses, as the OpenAPI schema has them."""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from datetime import datetime
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, Field
 
+from hereish.core.types import Kind
 
-def _spelled(told: object) -> object:
-    """Only a date and a time in ISO 8601: pydantic would take a text of digits for Unix time, in
-    seconds or milliseconds as it guesses, and a date alone.
+
+def _require_iso(value: object) -> object:
+    """Only a date and a time in ISO 8601: pydantic would also accept a date alone, and a text of
+    digits as Unix time, in seconds or milliseconds as it guesses.
     """
-    if not isinstance(told, str) or not _ISO.match(told):
+    if not isinstance(value, str) or not _ISO.match(value):
         raise ValueError("not a date and time")
-    return told
+    return value
 
 
 _ISO = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:", re.ASCII)
-Moment = Annotated[datetime, BeforeValidator(_spelled)]
+IsoTime = Annotated[datetime, BeforeValidator(_require_iso)]
 
 
-class Trouble(BaseModel):
-    """What went wrong, in words that repeat nothing of the request."""
+class ErrorBody(BaseModel):
+    """What went wrong. The message repeats nothing of the request."""
 
     error: str
 
 
-class ReportIn(BaseModel):
-    """Where a device is. It is used once, in the mechanism, and kept nowhere."""
+class ReportRequestBody(BaseModel):
+    """Where a device is. It is used once, in the mechanism, and stored nowhere."""
 
     lat: float = Field(
         ge=-90, le=90, allow_inf_nan=False, strict=True, description="Degrees, WGS84."
@@ -37,7 +39,7 @@ class ReportIn(BaseModel):
     lon: float = Field(
         ge=-180, le=180, allow_inf_nan=False, strict=True, description="Degrees, WGS84."
     )
-    at: Moment | Annotated[float, Field(strict=True)] | None = Field(
+    at: IsoTime | Annotated[float, Field(strict=True)] | None = Field(
         default=None,
         description="ISO 8601 with a time zone, or Unix seconds. Up to five minutes ahead. "
         "Without it the time is now, by the gateway's clock.",
@@ -46,19 +48,19 @@ class ReportIn(BaseModel):
         default=None,
         min_length=1,
         max_length=200,
-        description="Of this report: the same id is the same report, and is paid once.",
+        description="The id of this report: the same id is the same report, and is paid for once.",
     )
 
 
-class ReportOut(BaseModel):
-    """What was released. Without a place (kind none) nothing was: the budget is spent, or nothing
-    is known of that time.
+class ReportResponseBody(BaseModel):
+    """The release. Without a place (kind none) nothing was released: the budget is exhausted, or
+    there is no release for that time.
     """
 
     lat: float | None
     lon: float | None
     at: str
-    kind: Literal["hard", "easy", "untested", "none"]
+    kind: Kind
     cost: float
     spent: float
     remaining: float
@@ -69,8 +71,8 @@ class ReportOut(BaseModel):
     accuracy_m: float | None
 
 
-class Budget(BaseModel):
-    """Where the budget stands now."""
+class BudgetBody(BaseModel):
+    """What is spent and what is left of the current window's privacy budget."""
 
     user: str
     device: str
@@ -85,78 +87,38 @@ class Budget(BaseModel):
     time_zone: str
     on_exhausted: str
     policy_version: int
-    policy_changes: bool = Field(description="Another policy waits for a later window.")
+    policy_changes: bool = Field(description="Another policy applies from a later window on.")
 
 
-class Past(BaseModel):
+class HistoryItem(BaseModel):
     """One release."""
 
     lat: float
     lon: float
     at: str
-    kind: Literal["hard", "easy", "untested"]
+    kind: Kind
     cost: float
     accuracy_m: float
     window: str
     device: str
 
 
-class History(BaseModel):
-    """Releases, newest first; `next` is what to give as `before` for those before them."""
+class HistoryBody(BaseModel):
+    """Releases, newest first; `next` is the value of `before` for the next page."""
 
-    releases: list[Past]
+    releases: list[HistoryItem]
     next: str | None
 
 
-class DeviceToday(BaseModel):
+class DeviceUsage(BaseModel):
     """How many points a device sent today."""
 
     device: str
     points_today: int
 
 
-class Devices(BaseModel):
-    """The devices of a user that sent something today."""
+class DevicesBody(BaseModel):
+    """The devices of a user that sent points today."""
 
     day: str
-    devices: list[DeviceToday]
-
-
-# How a route is signed in to, for the schema; the desk looks at the token itself.
-SCHEMES = {
-    "token": {
-        "type": "http",
-        "scheme": "bearer",
-        "description": "A token of 'hereish token new'.",
-    },
-    "password": {
-        "type": "http",
-        "scheme": "basic",
-        "description": "Any user name, and the token as the password.",
-    },
-}
-BEARER: dict[str, Any] = {"security": [{"token": []}]}
-BASIC: dict[str, Any] = {"security": [{"password": []}]}
-
-
-def iso(at_s: float) -> str:
-    """A time as it is written in answers: UTC, and no more digits than it has."""
-    return datetime.fromtimestamp(at_s, UTC).isoformat().replace("+00:00", "Z")
-
-
-def _answers(*codes: int) -> dict[int | str, dict[str, Any]]:
-    said = {
-        400: "The request means nothing, or cannot be decrypted.",
-        401: "No token, or one that is not taken.",
-        408: "The body did not arrive in time.",
-        413: "The body is too large, or has too many points.",
-        422: "A field is missing, of the wrong type or out of range.",
-        429: "Too many points with this token.",
-        503: "The ledger cannot be used just now; nothing was released.",
-    }
-    return {code: {"model": Trouble, "description": said[code]} for code in codes}
-
-
-ANSWERS = _answers(400, 401, 408, 413, 422, 429, 503)
-PHONE_ANSWERS = _answers(401, 408, 413, 429, 503)
-OWNTRACKS_ANSWERS = PHONE_ANSWERS | _answers(400)
+    devices: list[DeviceUsage]

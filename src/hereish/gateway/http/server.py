@@ -16,64 +16,64 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-_END_S = 10  # for requests that are under way when it is told to end
-# Threads take turns ten times as often as usual: a request whose database has answered should not
-# wait for others that compute. The slowest requests are twice as quick by it.
-_TURN_S = 0.0005
+_SHUTDOWN_S = 10  # for requests that are under way at shutdown
+# Threads switch ten times as often as usual: a request whose database has answered should not
+# wait for others that compute. This halves the latency of the slowest requests.
+_SWITCH_INTERVAL_S = 0.0005
 _HEAD_BYTES = 64 * 1024
 _HEAD_S = 10.0
-_MOST_WAITING = 32  # requests of one connection; no phone sends one before the last is answered
+_MAX_PIPELINED = 32  # requests per connection; phones wait for each response
 
 
-class _Parser:
-    """A parser that stays with HTTP/1.1, whatever else a request offers to speak.
+class _Http11Parser:
+    """A parser that ignores the Upgrade header and stays with HTTP/1.1.
 
     httptools takes all that follows the head of such a request for the other protocol, and its body
-    would be lost. `curl --http2` offers that with every request. A server may ignore it (RFC 9110,
-    7.8): the head is read once more, without the offer, and then what followed it.
+    would be lost. `curl --http2` sends one with every request. A server may ignore it (RFC 9110,
+    7.8): the head is parsed once more, without the header, and then what followed it.
     """
 
-    def __init__(self, protocol: Protocol) -> None:
+    def __init__(self, protocol: GatewayProtocol) -> None:
         self._protocol, self._parser = protocol, protocol.parser  # as uvicorn has set it up
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._parser, name)
 
     def feed_data(self, data: bytes) -> None:
-        left = memoryview(data)  # many such requests may be in it; none copies those after it
+        left = memoryview(data)  # it may hold many such requests; none copies those after it
         while True:
             try:
                 self._parser.feed_data(left)
                 return
             except httptools.HttpParserUpgrade as stopped:
                 left = left[stopped.args[0] :]
-            head = self._protocol.head_without_offer()
+            head = self._protocol.head_without_upgrade()
             if head is None:
                 return
-            # The old one may have come to its end: it has read of a request that closes.
+            # The old parser may be at its end: a request that closes the connection.
             self._parser = httptools.HttpRequestParser(self._protocol)
             with suppress(AttributeError):  # before httptools 0.6.3; as uvicorn does it
                 self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
             try:
                 self._parser.feed_data(head)
             except httptools.HttpParserUpgrade:
-                raise httptools.HttpParserError("an offer in disguise") from None
+                raise httptools.HttpParserError("an Upgrade header in disguise") from None
 
 
-class Protocol(HttpToolsProtocol):
-    """Heads of requests are short and come at once; uvicorn would take and wait for any."""
+class GatewayProtocol(HttpToolsProtocol):
+    """uvicorn's protocol with limits on the size and the time of a request's head."""
 
     _head_bytes = 0  # of heads, and of what follows a body in chunks; not of bodies
     _head_timer: asyncio.TimerHandle | None = None
-    _offers = False  # to speak another protocol after this head
+    _upgrade = False  # the head asks for another protocol
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as there
         super().connection_made(transport)
-        self.parser = _Parser(self)  # type: ignore[assignment]  # it has what that one has
-        self._expect_head()
+        self.parser = _Http11Parser(self)  # type: ignore[assignment]  # it has what that one has
+        self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget_timer()
+        self._cancel_head_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -83,16 +83,16 @@ class Protocol(HttpToolsProtocol):
             return
         if self._head_bytes > _HEAD_BYTES:
             self.send_400_response("The head of the request is too large.")
-        elif len(self.pipeline) > _MOST_WAITING:
-            self.transport.close()  # it asks and asks, and does not wait for an answer
+        elif len(self.pipeline) > _MAX_PIPELINED:
+            self.transport.close()  # it sends and sends, and does not wait for responses
         elif self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
-            # Something between two requests, or the rest of one that was answered already. It has
-            # ended uvicorn's patience with a silent connection, which would last for ever now.
-            self._expect_head()
+            # Data between two requests, or the rest of one that was answered already. It has
+            # cancelled uvicorn's keep-alive timer, so the connection would stay open for ever.
+            self._start_head_timer()
 
     def on_message_begin(self) -> None:
-        self._forget_timer()
-        self._expect_head()
+        self._cancel_head_timer()
+        self._start_head_timer()
         super().on_message_begin()
 
     def on_body(self, body: bytes) -> None:
@@ -101,45 +101,45 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._head_bytes = 0
-        self._forget_timer()
-        # CONNECT is an offer by itself, without a body; the application refuses it.
-        self._offers = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
-        if not self._offers:  # else this head comes once more
+        self._cancel_head_timer()
+        # CONNECT is an upgrade by itself, without a body; the application refuses it.
+        self._upgrade = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+        if not self._upgrade:  # else this head is parsed once more
             super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._head_bytes = 0
-        if not self._offers:
+        if not self._upgrade:
             super().on_message_complete()
 
-    def head_without_offer(self) -> bytes | None:
-        """The head that was just read, of a request that stays with HTTP/1.1."""
-        if not self._offers:
+    def head_without_upgrade(self) -> bytes | None:
+        """The head that was just parsed, without its Upgrade header."""
+        if not self._upgrade:
             return None
         version = self.parser.get_http_version().encode()
         lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version)]
         lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
         return b"\r\n".join([*lines, b"", b""])
 
-    def _expect_head(self) -> None:
+    def _start_head_timer(self) -> None:
         self._head_timer = self.loop.call_later(_HEAD_S, self.transport.close)
 
-    def _forget_timer(self) -> None:
+    def _cancel_head_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
 
 
-class Server(uvicorn.Server):
-    """Ends in order when it is told to, and that is a good end: others raise the signal again."""
+class GatewayServer(uvicorn.Server):
+    """Exits with 0 after SIGINT and SIGTERM; uvicorn's own server raises the signal again."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        told = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, self.handle_exit) for number in told}
+        handled = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self.handle_exit) for number in handled}
         try:
             yield
         finally:
@@ -147,29 +147,29 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def server_of(app: FastAPI, host: str, port: int) -> Server:
-    """As the gateway is served, in tests and benchmarks too."""
+def make_server(app: FastAPI, host: str, port: int) -> GatewayServer:
+    """The server with the gateway's settings, for tests and benchmarks too."""
     config = uvicorn.Config(
         app,
         host=host,
         port=port,
-        log_config=None,  # hereish.gateway.logs has set it up
-        access_log=False,  # addresses may hold tokens and places; the guard logs requests
+        log_config=None,  # hereish.gateway.observability.logs sets it up
+        access_log=False,  # addresses may hold tokens and places; the middleware logs requests
         server_header=False,
         ws="none",
-        http=Protocol,
-        timeout_graceful_shutdown=_END_S,
+        http=GatewayProtocol,
+        timeout_graceful_shutdown=_SHUTDOWN_S,
     )
-    return Server(config)
+    return GatewayServer(config)
 
 
 def serve(app: FastAPI, host: str, port: int) -> bool:
-    """Serve until told to end; what is under way is finished. False if it could not start."""
-    sys.setswitchinterval(_TURN_S)
-    # What is loaded by now stays. To look through it for garbage takes a tenth of a second, in
-    # which nobody is answered, and a batch is large enough to cause it.
+    """Serve until a signal; requests under way are finished. False if it could not start."""
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    # What is loaded by now stays. Scanning it for garbage takes a tenth of a second, in which
+    # nobody is answered, and a batch is large enough to cause it.
     gc.collect()
     gc.freeze()
-    server = server_of(app, host, port)
+    server = make_server(app, host, port)
     server.run()
     return server.started

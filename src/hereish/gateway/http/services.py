@@ -1,57 +1,34 @@
-"""Where every request passes: who asks, how often, what the ledger says, what is counted."""
+"""What the routes share: the ledger, its queue, limits, counts and forwarding."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from hereish.errors import HereishError
-from hereish.gateway.forwarding.outbox import Forwarder
-from hereish.gateway.http.rate_limit import Limiter
-from hereish.gateway.ledger import tokens
+from hereish.gateway.forwarding.forwarder import Forwarder
+from hereish.gateway.http.rate_limit import RateLimiter, RateLimitError
 from hereish.gateway.ledger.group_commit import GroupCommit
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix, ReportRequest
-from hereish.gateway.ledger.queries import TokenRefusedError
 from hereish.gateway.ledger.tokens import PresentedToken
 from hereish.gateway.ledger.transaction import ReportResponse
 from hereish.gateway.observability.metrics import Metrics
 from hereish.gateway.observability.usage import UsageCounts, local_day
 
 
-class TooOften(HereishError):  # noqa: N818  # it says what it is
-    """A token that sends more points than it may."""
-
-    def __init__(self, wait_s: float) -> None:
-        super().__init__("too many points with this token; nothing was taken, so send them later")
-        self.wait_s = wait_s
-
-
 @dataclass(frozen=True)
-class Desk:
-    """What the routes share."""
+class Services:
+    """One per application."""
 
     ledger: Ledger
-    clerk: GroupCommit
-    limiter: Limiter
+    group_commit: GroupCommit
+    limiter: RateLimiter
     metrics: Metrics
-    tallies: UsageCounts
+    usage: UsageCounts
     forwarder: Forwarder
-
-    def admit(self, shown: str | None) -> PresentedToken:
-        """A token that may go on to the ledger, which says whether it is a true one."""
-        token = tokens.parse_token(shown) if shown else None
-        if token is None:
-            raise TokenRefusedError("a token is needed: 'hereish token new' makes one")
-        wait_s = self.limiter.wait_s(token.digest)
-        if wait_s:
-            raise TooOften(wait_s)
-        return token
 
     async def report(
         self,
@@ -62,39 +39,27 @@ class Desk:
         answers: bool = True,
         position: str | None = None,
     ) -> ReportResponse:
-        """Through the ledger, off the loop. What is more than a token may send has to wait."""
+        """Report fixes to the ledger, off the event loop, and count what became of them.
+
+        Raises RateLimitError if the token has to wait.
+        """
         wait_s = self.limiter.wait_s(token.digest, len(fixes), counted=1)
         if wait_s:
-            raise TooOften(wait_s)
-        reported = await self.clerk.report(
+            raise RateLimitError(wait_s)
+        reported = await self.group_commit.report(
             ReportRequest(token, fixes, tid, answers, position=position)
         )
         for outcome, number in Counter(answer.outcome for answer in reported.answers).items():
             self.metrics.points.labels(outcome).inc(number)
-        fresh = any(answer.own and answer.outcome != "again" for answer in reported.answers)
-        day = local_day(reported.policy.time_zone)
-        self.tallies.add(reported.device, day, len(fixes))
-        if fresh:
-            self.forwarder.poke()
+        self.usage.add(reported.device, local_day(reported.policy.time_zone), len(fixes))
+        if any(answer.own and answer.outcome != "again" for answer in reported.answers):
+            self.forwarder.wake()
         return reported
 
 
-def desk_of(request: Request) -> Desk:
-    desk = request.app.state.desk
-    if not isinstance(desk, Desk):
+def services_of(request: Request) -> Services:
+    """The services of the application that serves a request."""
+    services = request.app.state.services
+    if not isinstance(services, Services):
         raise RuntimeError("the gateway has not started")
-    return desk
-
-
-def shown_token(request: Request) -> str | None:
-    """The token of a request: as Bearer, or as the password of Basic (whose user is not asked)."""
-    scheme, _, told = request.headers.get("authorization", "").partition(" ")
-    told = told.strip()
-    if scheme.lower() == "bearer":
-        return told
-    if scheme.lower() == "basic":
-        try:
-            return base64.b64decode(told, validate=True).decode().partition(":")[2]
-        except (binascii.Error, ValueError):
-            return None
-    return None
+    return services

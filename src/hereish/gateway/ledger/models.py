@@ -4,22 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from hereish.core.types import Kind
-from hereish.errors import HereishError
 from hereish.gateway.ledger.tokens import PresentedToken
-
-Reason = Literal["body", "place", "time", "ambiguous", "key", "size"]
-"""Why a point is unusable, as a metrics label: a fixed list, so that no input can get there."""
-
-
-class InvalidRequestError(HereishError):
-    """A request that cannot be parsed. Its message never repeats the input: it may be a place."""
-
-    def __init__(self, message: str, reason: Reason = "body") -> None:
-        super().__init__(message)
-        self.reason: Reason = reason
 
 
 class Fix(NamedTuple):
@@ -32,13 +20,6 @@ class Fix(NamedTuple):
 
     def __repr__(self) -> str:
         return "Fix(…)"  # so that no log, traceback or assertion can show it by mistake
-
-
-class Points(NamedTuple):
-    """The points of a request body: usable fixes, and why others are unusable."""
-
-    fixes: list[Fix]
-    unusable: list[Reason]
 
 
 class ReportRequest(NamedTuple):

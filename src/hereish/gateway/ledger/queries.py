@@ -166,12 +166,14 @@ _select_policy = select(policies.c.version, policies.c.body).where(
 
 
 def find_user(tx: Connection, name: str, *, lock: bool = False) -> UserRow | None:
+    """A user by name, if there is one; locked until the transaction ends if asked for."""
     query = _select_user.where(users.c.name == name)
     row = tx.execute(query.with_for_update() if lock else query).one_or_none()
     return None if row is None else UserRow(*row)
 
 
 def lock_user_of_token(tx: Connection, token_id: str) -> UserRow | None:
+    """The user of a token, locked until the transaction ends."""
     owner = select(tokens.c.user_id).where(tokens.c.id == token_id).scalar_subquery()
     row = tx.execute(_select_user.where(users.c.id == owner).with_for_update()).one_or_none()
     return None if row is None else UserRow(*row)
@@ -228,6 +230,7 @@ def _locked_account(row: Sequence[Any]) -> LockedAccount:
 
 
 def newest_entry(tx: Connection, user_id: int) -> EntryRef | None:
+    """The newest entry of a user, if there is one."""
     row = tx.execute(_select_newest, {"user": user_id}).one_or_none()
     return None if row is None else EntryRef(*row)
 

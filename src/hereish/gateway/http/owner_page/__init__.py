@@ -1,7 +1,7 @@
-"""The owner's page: what was released and what is left of the budget. It holds no true position.
+"""The owner's page: the releases and what is left of the budget. It holds no true position.
 
-Plain files and the headers to send with each of them. The page's own addresses are relative, so a
-proxy may serve it under a prefix; the prefix must then end with a slash.
+Static files, and the headers to send with each of them. The page's own addresses are relative, so
+a proxy may serve it under a prefix; the prefix must then end with a slash.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MEDIA_TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-_NAMES = ("index.html", "page.css", "page.js", "words.js", "map.js", "icon.svg")
+_NAMES = ("index.html", "page.css", "page.js", "format.js", "map.js", "icon.svg")
 
 POLICY = "; ".join(
     [

@@ -1,10 +1,10 @@
-// The map: releases as marks, with nothing behind them. Tiles would tell a stranger where you look.
+// The map: releases as marks, without a background. Tiles would tell a third party where you look.
 //
 // Each release is put at its true distance and bearing from the middle of all (an azimuthal
 // equidistant projection). Near the middle this is the usual flat map with the right aspect, and
 // neither the antimeridian nor a pole is a special place in it.
 
-import { far } from "./words.js";
+import { far } from "./format.js";
 
 const EARTH_M = 6371008.8;
 const MOST_PX_PER_M = 4;
@@ -59,10 +59,10 @@ function round(least) {
 }
 
 export class ReleaseMap {
-  // `label` makes the text of a release; `tell` is called with the one that is looked at and how
+  // `label` makes the text of a release; `onLook` is called with the one that is looked at and how
   // many others lie at the very same place.
-  constructor(svg, tell, label) {
-    Object.assign(this, { svg, tell, label });
+  constructor(svg, onLook, label) {
+    Object.assign(this, { svg, onLook, label });
     for (const name of ["grid", "reaches", "line", "ring", "marks", "scale"]) {
       this[name] = svg.appendChild(draw("g", { class: name }));
     }
@@ -85,8 +85,8 @@ export class ReleaseMap {
     this.points = [...releases].reverse().map((release) => {
       const point = { release, ...project(release, this.centre) };
       const kind = kindOf(release);
-      const words = { tabindex: -1, role: "img", "aria-label": this.label(release) };
-      point.mark = draw("path", { d: SHAPES[kind], class: kind, ...words });
+      const attributes = { tabindex: -1, role: "img", "aria-label": this.label(release) };
+      point.mark = draw("path", { d: SHAPES[kind], class: kind, ...attributes });
       const metres = release.accuracy_m;
       const circle = { point, metres, drawn: draw("circle") };
       if (metres > 0) circles.set(`${point.x} ${point.y} ${metres}`, circle);
@@ -164,7 +164,7 @@ export class ReleaseMap {
     set(this.ring.firstChild, { cx: newest.px, cy: newest.py });
     const line = this.points.map(({ px, py }) => `${px},${py}`);
     set(this.line.firstChild, { points: line.join(" ") });
-    // A grid of squares, and a bar that tells how long their sides are.
+    // A grid of squares, and a scale bar as long as their sides.
     const metres = round(80 / scale);
     const side = metres * scale;
     const first = (from) => ((from % side) + side) % side;
@@ -187,7 +187,7 @@ export class ReleaseMap {
 
   look({ release }) {
     const here = ({ release: { lat, lon } }) => lat === release.lat && lon === release.lon;
-    this.tell(release, this.points.filter(here).length - 1);
+    this.onLook(release, this.points.filter(here).length - 1);
   }
 
   // Newer ones win where several are equally near.

@@ -1,1 +1,1 @@
-"""What each client sends, and what it expects to hear: one module a client."""
+"""The protocols of phones' apps, one module each: bytes in, fixes out, and releases back."""

@@ -1,14 +1,12 @@
-"""OwnTracks in HTTP mode: one message a request, an array of messages as the answer.
+"""OwnTracks in HTTP mode: one message per request, an array of messages as the response.
 
-Messages may be encrypted with libsodium's secret box. Its key is the passphrase in UTF-8, filled
-up with zeros, on the app's side as on ours.
+Messages may be encrypted with libsodium's secret box. Its key is the passphrase in UTF-8, padded
+with zeros, as the apps do it.
 """
 
 from __future__ import annotations
 
 import base64
-import json
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,48 +14,55 @@ from nacl.exceptions import CryptoError
 from nacl.secret import SecretBox
 
 from hereish.errors import ParameterError
-from hereish.gateway.http.protocols.parsing import coordinates, json_object, number_or_text, unix_s
-from hereish.gateway.ledger.models import Fix, InvalidRequestError, LedgerRelease
+from hereish.gateway.http.protocols._parsing import (
+    parse_json_object,
+    to_coordinates,
+    to_number_or_parse,
+    to_unix_s,
+)
+from hereish.gateway.http.protocols.formatting import radius_m, to_json
+from hereish.gateway.http.protocols.payload import InvalidRequestError
+from hereish.gateway.ledger.models import Fix, LedgerRelease
 
 _TID_LENGTH = 2
-FRIEND = "hereish"  # the name on the owner's map of what was released
+FRIEND = "hereish"  # the name of the release on the owner's map
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """What a request said. `fix` is None if it was about something else than where the phone is."""
+class OwnTracksMessage:
+    """A message of the app. `fix` is None if it is not a location."""
 
     fix: Fix | None
     tid: str | None
     encrypted: bool
 
 
-def read(body: bytes, passphrase: str | None) -> Message:
-    """Read one message of the app. Of everything but a location, only `tid` is looked at."""
+def read(body: bytes, passphrase: str | None) -> OwnTracksMessage:
+    """Read one message of the app. Of everything but a location, only `tid` is read."""
     if not body.strip():
-        return Message(None, None, False)
-    message = json_object(body)
-    sealed = _type(message) == "encrypted"
-    if sealed:
-        message = json_object(_decrypted(message.get("data"), passphrase))
-    kind = _type(message)
+        return OwnTracksMessage(None, None, False)
+    message = parse_json_object(body)
+    is_encrypted = _type_of(message) == "encrypted"
+    if is_encrypted:
+        message = parse_json_object(_decrypt(message.get("data"), passphrase))
+    kind = _type_of(message)
     if kind == "encrypted":
         raise InvalidRequestError("the message is encrypted twice; the apps do that once")
-    fix = _fix(message) if kind == "location" else None
-    return Message(fix, tracker_id(message.get("tid")), sealed)
+    fix = _read_fix(message) if kind == "location" else None
+    return OwnTracksMessage(fix, tracker_id(message.get("tid")), is_encrypted)
 
 
-def _type(message: dict[str, Any]) -> str:
+def _type_of(message: dict[str, Any]) -> str:
     kind = message.get("_type")
     if not isinstance(kind, str):
         raise InvalidRequestError("the message has no _type, so it is not one of OwnTracks")
     return kind
 
 
-def _fix(message: dict[str, Any]) -> Fix:
+def _read_fix(message: dict[str, Any]) -> Fix:
     # GPSLogger speaks this too, and quotes its numbers.
-    lat, lon, tst = (number_or_text(message.get(name)) for name in ("lat", "lon", "tst"))
-    place, at_s = coordinates(lat, lon), unix_s(tst)
+    lat, lon, tst = (to_number_or_parse(message.get(name)) for name in ("lat", "lon", "tst"))
+    place, at_s = to_coordinates(lat, lon), to_unix_s(tst)
     if place is None or at_s is None:
         raise InvalidRequestError(
             "a location needs lat and lon in degrees and tst in seconds, all as numbers",
@@ -67,9 +72,9 @@ def _fix(message: dict[str, Any]) -> Fix:
 
 
 def tracker_id(value: object) -> str | None:
-    """The initials that an app shows for somebody: at most two characters, as in the apps.
+    """The initials that an app shows for a user: at most two characters, as in the apps.
 
-    They are a setting of the app and pass through to what leaves. They are not derived from the
+    They are a setting of the app and are passed on to receivers. They are not derived from the
     place, and two printable characters are too few to carry one by accident.
     """
     if not isinstance(value, str) or not value.isprintable():
@@ -91,42 +96,44 @@ def location(
         "tst": int(release.at_s),
     }
     if accuracy:
-        message["acc"] = max(1, math.ceil(release.accuracy_m))
+        message["acc"] = radius_m(release)
     initials = tracker_id(tid)
     if initials is not None:
         message["tid"] = initials
     return message if topic is None else {**message, "topic": topic}
 
 
-def answer(release: LedgerRelease | None, tid: str | None, passphrase: str | None) -> bytes:
-    """What the app is told: nothing, or a friend who is where the release says."""
+def encode_response(
+    release: LedgerRelease | None, tid: str | None, passphrase: str | None
+) -> bytes:
+    """The response to the app: empty, or a friend at the released place."""
     if release is None:
         return b"[]"
     friend = location(release, tid)
     card = [{"_type": "card", "tid": friend["tid"], "name": FRIEND}] if "tid" in friend else []
-    friends = _dumped([friend, *card])
+    friends = to_json([friend, *card])
     if passphrase is None:
         return friends
     # The array is encrypted as a whole, as OwnTracks' own server does it: the app on iOS decrypts
     # an object, and not the parts of an array.
-    return _dumped(encrypted(friends, passphrase))
+    return to_json(encrypt(friends, passphrase))
 
 
-def encrypted(message: bytes, passphrase: str) -> dict[str, str]:
-    """The message in its box, with a nonce of its own."""
-    sealed = bytes(SecretBox(_key(passphrase)).encrypt(message))
+def encrypt(message: bytes, passphrase: str) -> dict[str, str]:
+    """The message in a secret box, with a nonce of its own."""
+    sealed = bytes(SecretBox(_to_key(passphrase)).encrypt(message))
     return {"_type": "encrypted", "data": base64.b64encode(sealed).decode()}
 
 
-def _decrypted(data: object, passphrase: str | None) -> bytes:
+def _decrypt(data: object, passphrase: str | None) -> bytes:
     if passphrase is None:
         raise InvalidRequestError(
             "the message is encrypted and no passphrase is known for this device; set the app's "
             "encryption key as its passphrase here, or empty it in the app",
             "key",
         )
-    box = SecretBox(_key(passphrase))
-    sealed = _base64(data) if isinstance(data, str) else None
+    box = SecretBox(_to_key(passphrase))
+    sealed = _decode_base64(data) if isinstance(data, str) else None
     if sealed is None or len(sealed) < SecretBox.NONCE_SIZE + SecretBox.MACBYTES:
         raise InvalidRequestError(
             "the data of the encrypted message is damaged: no app encodes it like that"
@@ -144,7 +151,7 @@ def _decrypted(data: object, passphrase: str | None) -> bytes:
     return message
 
 
-def _base64(text: str) -> bytes | None:
+def _decode_base64(text: str) -> bytes | None:
     try:
         return base64.b64decode("".join(text.split()), validate=True)  # some encoders break lines
     except ValueError:
@@ -165,10 +172,6 @@ def check_passphrase(text: str) -> None:
         )
 
 
-def _key(passphrase: str) -> bytes:
+def _to_key(passphrase: str) -> bytes:
     check_passphrase(passphrase)
     return passphrase.encode().ljust(SecretBox.KEY_SIZE, b"\0")
-
-
-def _dumped(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()

@@ -1,1 +1,1 @@
-"""The routes: the phones' own apps, and the library's clients."""
+"""The routes, one module per group: /v1, the phones' apps, the operator, and the pages."""

@@ -13,101 +13,96 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from hereish.core.types import Kind
+from hereish.gateway.http.auth import BEARER, admit
+from hereish.gateway.http.errors import V1_ERRORS, InvalidFieldError
+from hereish.gateway.http.protocols.formatting import to_iso
 from hereish.gateway.http.schemas import (
-    ANSWERS,
-    BEARER,
-    Budget,
-    Devices,
-    DeviceToday,
-    History,
-    Moment,
-    Past,
-    ReportIn,
-    ReportOut,
-    iso,
+    BudgetBody,
+    DevicesBody,
+    DeviceUsage,
+    HistoryBody,
+    HistoryItem,
+    IsoTime,
+    ReportRequestBody,
+    ReportResponseBody,
 )
-from hereish.gateway.http.services import desk_of, shown_token
-from hereish.gateway.ledger.models import Fix, InvalidRequestError
+from hereish.gateway.ledger.models import Fix
 from hereish.gateway.ledger.positions import HEADER
 from hereish.gateway.ledger.transaction import AHEAD_S
 from hereish.gateway.observability.usage import local_day
 
 _LAST_S = 253_402_300_799.0  # the year 9999, where datetimes end
-router = APIRouter(prefix="/v1", tags=["v1"], responses=ANSWERS)
-
-
-class Unfit(InvalidRequestError):
-    """JSON of the right kind with a field that cannot be used."""
+router = APIRouter(prefix="/v1", tags=["v1"], responses=V1_ERRORS)
 
 
 @router.post(
     "/report",
-    response_model=ReportOut,
+    response_model=ReportResponseBody,
     openapi_extra=BEARER
     | {
         "requestBody": {
             "required": True,
-            "content": {"application/json": {"schema": ReportIn.model_json_schema()}},
+            "content": {"application/json": {"schema": ReportRequestBody.model_json_schema()}},
         }
     },
 )
 async def report(request: Request) -> Response:
-    """Report roughly where a device is. The same report sent again gets the same answer, free: the
-    same is one with the same id, or of the same device and time.
+    """Report where a device is; the response says roughly where. The same report sent again gets
+    the same release for free: one with the same id, or of the same device and time.
     """
-    desk = desk_of(request)
-    token = desk.admit(shown_token(request))
-    fix = _fix(await request.body())
-    reported = await desk.report(token, [fix], position=request.headers.get(HEADER))
+    services, token = admit(request)
+    fix = _read_fix(await request.body())
+    reported = await services.report(token, [fix], position=request.headers.get(HEADER))
     [answer] = reported.answers
     if answer.outcome == "ahead":
-        raise Unfit(
+        raise InvalidFieldError(
             f"at must not lie more than {AHEAD_S:g} s ahead of the gateway's clock; check yours"
         )
-    standing, release = reported.budget, answer.release
-    told = {
+    budget, release = reported.budget, answer.release
+    content = {
         "lat": release.lat if release else None,
         "lon": release.lon if release else None,
-        "at": iso(release.at_s if release else fix.at_s),
+        "at": to_iso(release.at_s if release else fix.at_s),
         "kind": release.kind if release else Kind.NONE,
         "cost": release.cost if release else 0.0,
-        "spent": standing.spent,
-        "remaining": standing.remaining,
-        "window": standing.window,
+        "spent": budget.spent,
+        "remaining": budget.remaining,
+        "window": budget.window,
         "eps_test": release.eps_test if release else 0.0,
         "eps_noise": release.eps_noise if release else 0.0,
         "threshold_m": release.threshold_m if release else None,
         "accuracy_m": release.accuracy_m if release else None,
     }
-    # As ReportOut has it, which a test checks: to check it here for each report is slow.
-    # In a header, since it changes: the same report has the same answer.
-    position = {HEADER: desk.ledger.position(reported.entry_count)}
-    return Response(json.dumps(told), headers=position, media_type="application/json")
+    # As ReportResponseBody has it, which a test checks: validating every response is slow.
+    # In a header, since it changes: the same report has the same body.
+    position = {HEADER: services.ledger.position(reported.entry_count)}
+    return Response(json.dumps(content), headers=position, media_type="application/json")
 
 
-def _fix(body: bytes) -> Fix:
-    told = None
-    words = ""
+def _read_fix(body: bytes) -> Fix:
+    report, message = None, ""
     try:
-        told = ReportIn.model_validate_json(body)
-    except ValidationError as wrong:  # its own words quote the input
-        fields = sorted(
-            {str(e["loc"][0]) for e in wrong.errors(include_input=False) if e["loc"]} & {*_EXPECTED}
-        )
-        words = "; ".join(_EXPECTED[field] for field in fields)
-    if told is None:
-        raise Unfit(words or "the body must be a JSON object with lat and lon")
-    if told.at is None:
+        report = ReportRequestBody.model_validate_json(body)
+    except ValidationError as error:  # its own message quotes the input
+        fields = {str(e["loc"][0]) for e in error.errors(include_input=False) if e["loc"]}
+        message = "; ".join(_EXPECTED[field] for field in sorted(fields & {*_EXPECTED}))
+    if report is None:
+        raise InvalidFieldError(message or "the body must be a JSON object with lat and lon")
+    if report.at is None:
         at_s = time.time()
-    elif isinstance(told.at, datetime):
-        if told.at.utcoffset() is None:
-            raise Unfit("at must say its time zone, such as 2026-05-05T12:00:00Z")
-        at_s = told.at.timestamp()
+    elif isinstance(report.at, datetime):
+        at_s = _to_seconds("at", report.at)
     else:
-        at_s = told.at
+        at_s = report.at
     if not 0.0 <= at_s <= _LAST_S:
-        raise Unfit("at must lie after 1970, as ISO 8601 or in Unix seconds")
-    return Fix(told.lat, told.lon, at_s, told.id)
+        raise InvalidFieldError("at must lie after 1970, as ISO 8601 or in Unix seconds")
+    return Fix(report.lat, report.lon, at_s, report.id)
+
+
+def _to_seconds(field: str, moment: datetime) -> float:
+    if moment.utcoffset() is None:
+        raise InvalidFieldError(f"{field} must say its time zone, such as 2026-05-05T12:00:00Z")
+    return moment.timestamp()
 
 
 _EXPECTED = {
@@ -119,68 +114,63 @@ _EXPECTED = {
 
 
 @router.get("/budget", openapi_extra=BEARER)
-async def budget(request: Request, response: Response) -> Budget:
-    """Where the budget of the token's user stands."""
-    desk = desk_of(request)
-    token = desk.admit(shown_token(request))
-    shown = request.headers.get(HEADER)
-    device, book = await run_in_threadpool(desk.ledger.read_state, token, shown)
-    response.headers[HEADER] = desk.ledger.position(book.entry_count)
-    standing, policy = book.budget_at(time.time()), book.policy.settings
-    return Budget(
+async def read_budget(request: Request, response: Response) -> BudgetBody:
+    """What is spent and what is left of the privacy budget of the token's user."""
+    services, token = admit(request)
+    position = request.headers.get(HEADER)
+    device, state = await run_in_threadpool(services.ledger.read_state, token, position)
+    response.headers[HEADER] = services.ledger.position(state.entry_count)
+    budget, policy = state.budget_at(time.time()), state.policy.settings
+    return BudgetBody(
         user=device.user,
         device=device.device,
-        spent=standing.spent,
-        remaining=standing.remaining,
-        total=standing.total,
-        window=standing.window,
-        reports=standing.reports,
-        exhausted=standing.exhausted,
-        guarantee=book.policy.mechanism.guarantee,
+        spent=budget.spent,
+        remaining=budget.remaining,
+        total=budget.total,
+        window=budget.window,
+        reports=budget.reports,
+        exhausted=budget.exhausted,
+        guarantee=state.policy.mechanism.guarantee,
         interval_s=policy.interval_s,
         time_zone=policy.time_zone,
         on_exhausted=policy.on_exhausted,
-        policy_version=book.policy.version,
-        policy_changes=book.next_policy is not None,
+        policy_version=state.policy.version,
+        policy_changes=state.next_policy is not None,
     )
 
 
 @router.get("/history", openapi_extra=BEARER)
-async def history(
+async def read_history(
     request: Request,
-    before: Annotated[Moment | None, Query(description="Only those before this time.")] = None,
+    before: Annotated[IsoTime | None, Query(description="Only those before this time.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> History:
-    """What was released for the token's user, newest first. Releases only."""
-    desk = desk_of(request)
-    token = desk.admit(shown_token(request))
-    if before is not None and before.utcoffset() is None:
-        raise Unfit("before must say its time zone, such as 2026-05-05T12:00:00Z")
-    before_s = None if before is None else before.timestamp()
-    found = await run_in_threadpool(desk.ledger.history, token, before_s, limit)
+) -> HistoryBody:
+    """The releases of the token's user, newest first."""
+    services, token = admit(request)
+    before_s = None if before is None else _to_seconds("before", before)
+    rows = await run_in_threadpool(services.ledger.history, token, before_s, limit)
     releases = [
-        Past(
+        HistoryItem(
             lat=release.lat,
             lon=release.lon,
-            at=iso(release.at_s),
+            at=to_iso(release.at_s),
             kind=release.kind,
             cost=release.cost,
             accuracy_m=release.accuracy_m,
             window=release.window,
             device=device,
         )
-        for release, device in found
+        for release, device in rows
     ]
-    return History(releases=releases, next=releases[-1].at if len(found) == limit else None)
+    return HistoryBody(releases=releases, next=releases[-1].at if len(rows) == limit else None)
 
 
 @router.get("/devices", openapi_extra=BEARER)
-async def devices(request: Request) -> Devices:
+async def read_devices(request: Request) -> DevicesBody:
     """How many points each device of the token's user sent today."""
-    desk = desk_of(request)
-    token = desk.admit(shown_token(request))
-    device, book = await run_in_threadpool(desk.ledger.read_state, token)
-    day = local_day(book.policy.settings.time_zone)
-    sent = await run_in_threadpool(desk.tallies.on_day, desk.ledger, device.user_id, day)
-    rows = [DeviceToday(device=name, points_today=points) for name, points in sent.items()]
-    return Devices(day=day, devices=rows)
+    services, token = admit(request)
+    device, state = await run_in_threadpool(services.ledger.read_state, token)
+    day = local_day(state.policy.settings.time_zone)
+    sent = await run_in_threadpool(services.usage.on_day, services.ledger, device.user_id, day)
+    rows = [DeviceUsage(device=name, points_today=points) for name, points in sent.items()]
+    return DevicesBody(day=day, devices=rows)

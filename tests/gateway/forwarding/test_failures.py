@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from hereish.gateway.admin import destinations
-from hereish.gateway.forwarding import outbox, senders
-from hereish.gateway.forwarding.outbox import Forwarder, waiting
+from hereish.gateway.forwarding import http_sender, outbox
+from hereish.gateway.forwarding.forwarder import Forwarder
+from hereish.gateway.forwarding.outbox import Outbox
 from hereish.gateway.ledger.ledger import Ledger
 from tests.support.forwarding_stage import (
     PASSWORD,
@@ -68,7 +69,7 @@ def test_a_failure_is_named_waited_for_and_made_up(
 def test_an_answer_that_never_ends_is_not_read_to_its_end(
     ledger: Ledger, phone: Phone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(senders, "_ANSWER_S", 15.0)  # time is not what ends it
+    monkeypatch.setattr(http_sender, "_RESPONSE_S", 15.0)  # time is not what ends it
     begin_s = time.monotonic()
     with web_receiver() as receiver:
         receiver.script = ["endless", "endless"]
@@ -105,7 +106,7 @@ def test_a_broker_that_says_nothing_or_refuses_is_trouble(
     silent, refusing = destinations.list_destinations(ledger, "alice")
     assert silent.trouble == "timeout"
     assert refusing.trouble == "refused by the broker"
-    assert waiting(ledger) == 2
+    assert Outbox(ledger).count() == 2
 
 
 def test_the_pause_grows_from_a_second_to_an_hour_and_varies() -> None:
@@ -129,8 +130,8 @@ def test_nothing_is_lost_and_nothing_overtakes_over_many_failures(
         released = []
         for _ in range(12):
             released += phone.report()
-            forwarder.poke()
-        wait_until(lambda: waiting(ledger) == 0)
+            forwarder.wake()
+        wait_until(lambda: Outbox(ledger).count() == 0)
         forwarder.stop(5)
     came = seen(receiver.bodies)
     assert list(dict.fromkeys(came)) == released  # without what came again

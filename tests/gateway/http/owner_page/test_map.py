@@ -4,51 +4,25 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from datetime import timedelta
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.support.page_stage import (
-    DESKTOP,
     MARKS,
     ROWS,
     TOKEN,
     Stage,
     Visit,
-    chromium,
     has_rows,
     names,
     release,
     releases,
     signed_in,
-    staged,
     text,
-    visited,
 )
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    with staged() as found:
-        yield found
-
-
-@pytest.fixture
-def look(browser: Browser, stage: Stage) -> Iterator[Visit]:
-    with visited(browser, stage, **DESKTOP) as seen:
-        yield seen
 
 
 def spots(look: Visit) -> list[tuple[float, float]]:
@@ -98,7 +72,7 @@ def test_rows_tell_the_time_of_the_policys_clocks(look: Visit) -> None:
         "5 May 2026, 12:11:00",
         "untested",
         "nothing",
-        "60.17270° N, 24.93440° E, a guess that nobody tested",
+        "60.17270° N, 24.93440° E, an untested guess",
         "phone",
     ]
     assert "Europe/Helsinki" in text(look, "#releases-about")

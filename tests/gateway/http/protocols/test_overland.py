@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from hereish.core.types import Kind
 from hereish.gateway.http.protocols import overland as protocol
-from hereish.gateway.ledger.models import Fix, InvalidRequestError, LedgerRelease
+from hereish.gateway.http.protocols.payload import InvalidRequestError
+from hereish.gateway.ledger.models import Fix, LedgerRelease
 from tests.support.client_payloads import (
     ANY_JSON,
     AT_S,
@@ -237,7 +238,7 @@ def test_what_is_no_batch_is_nonsense_and_the_error_does_not_repeat_it(body: byt
 
 
 def test_the_app_deletes_its_batch_at_these_words() -> None:
-    assert protocol.ANSWER == b'{"result":"ok"}'
+    assert protocol.RESPONSE == b'{"result":"ok"}'
 
 
 def test_what_is_forwarded_is_the_release_and_the_name_of_the_device() -> None:

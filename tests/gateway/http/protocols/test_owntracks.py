@@ -13,7 +13,9 @@ from nacl.bindings import crypto_secretbox_open
 from hereish.core.types import Kind
 from hereish.errors import ParameterError
 from hereish.gateway.http.protocols import owntracks
-from hereish.gateway.ledger.models import Fix, InvalidRequestError, LedgerRelease
+from hereish.gateway.http.protocols.owntracks import OwnTracksMessage
+from hereish.gateway.http.protocols.payload import InvalidRequestError
+from hereish.gateway.ledger.models import Fix, LedgerRelease
 from tests.support.client_payloads import (
     ANY_JSON,
     AT_S,
@@ -67,7 +69,7 @@ def check_refused(body: bytes, passphrase: str | None = None) -> str:
 def test_the_location_of_an_app_is_its_place_its_time_and_its_initials(app: Any) -> None:
     sends = app()
     message = owntracks.read(sent(sends), None)
-    assert message == owntracks.Message(Fix(LAT, LON, AT_S), sends["tid"], encrypted=False)
+    assert message == OwnTracksMessage(Fix(LAT, LON, AT_S), sends["tid"], encrypted=False)
     assert message.fix is not None
     assert message.fix.id is None  # one position may be published twice, under two of the app's ids
     assert str(LAT) not in repr(message)
@@ -79,7 +81,7 @@ def test_a_time_may_have_a_fraction_and_integers_are_degrees_too() -> None:
 
 
 def test_gpslogger_quotes_its_numbers() -> None:
-    message = owntracks.Message(Fix(LAT, LON, AT_S), None, encrypted=False)
+    message = OwnTracksMessage(Fix(LAT, LON, AT_S), None, encrypted=False)
     assert owntracks.read(sent(owntracks_gpslogger()), None) == message
     assert owntracks.read(sent(owntracks_gpslogger() | {"tst": f" {AT_S}000 "}), None) == message
     sealed = sent(owntracks_encrypted(owntracks_gpslogger()))
@@ -103,14 +105,14 @@ def test_long_texts_are_refused_as_quickly_as_they_are_long() -> None:
 @pytest.mark.parametrize("message", owntracks_other(), ids=lambda message: str(message["_type"]))
 def test_messages_about_something_else_have_no_fix(message: dict[str, Any]) -> None:
     tid = message.get("tid")
-    assert owntracks.read(sent(message), None) == owntracks.Message(None, tid, encrypted=False)
+    assert owntracks.read(sent(message), None) == OwnTracksMessage(None, tid, encrypted=False)
     sealed = sent(owntracks_encrypted(message))
-    assert owntracks.read(sealed, PASSPHRASE) == owntracks.Message(None, tid, encrypted=True)
+    assert owntracks.read(sealed, PASSPHRASE) == OwnTracksMessage(None, tid, encrypted=True)
 
 
 @pytest.mark.parametrize("body", [b"", b" \r\n"])
 def test_an_empty_body_has_no_fix(body: bytes) -> None:
-    assert owntracks.read(body, PASSPHRASE) == owntracks.Message(None, None, encrypted=False)
+    assert owntracks.read(body, PASSPHRASE) == OwnTracksMessage(None, None, encrypted=False)
 
 
 @pytest.mark.parametrize("field", ["lat", "lon", "tst"])
@@ -207,7 +209,7 @@ def test_what_is_no_message_is_nonsense_and_the_error_does_not_repeat_it(body: b
 def test_an_encrypted_message_is_read_with_its_passphrase() -> None:
     body = sent(owntracks_encrypted(owntracks_android()))
     message = owntracks.read(body, PASSPHRASE)
-    assert message == owntracks.Message(Fix(LAT, LON, AT_S), "7b", encrypted=True)
+    assert message == OwnTracksMessage(Fix(LAT, LON, AT_S), "7b", encrypted=True)
     plain = owntracks.read(sent(owntracks_android()), PASSPHRASE)
     assert plain == dataclasses.replace(message, encrypted=False)
 
@@ -303,7 +305,7 @@ def test_what_leaves_is_the_release_and_the_initials() -> None:
 @pytest.mark.parametrize("app", [owntracks_ios, owntracks_android])
 def test_nothing_of_a_message_but_its_initials_comes_back(app: Any) -> None:
     message = owntracks.read(sent(app()), None)
-    answer = owntracks.answer(RELEASE, message.tid, None)
+    answer = owntracks.encode_response(RELEASE, message.tid, None)
     friend, card = json.loads(answer)
     assert card == {"_type": "card", "tid": app()["tid"], "name": "hereish"}
     assert friend == owntracks.location(RELEASE, app()["tid"])
@@ -312,24 +314,26 @@ def test_nothing_of_a_message_but_its_initials_comes_back(app: Any) -> None:
 
 
 def test_without_a_release_the_app_gets_an_empty_array() -> None:
-    assert owntracks.answer(None, "in", None) == b"[]"
-    assert owntracks.answer(None, "in", PASSPHRASE) == b"[]"
+    assert owntracks.encode_response(None, "in", None) == b"[]"
+    assert owntracks.encode_response(None, "in", PASSPHRASE) == b"[]"
 
 
 def test_a_card_needs_initials_to_belong_to() -> None:
-    assert json.loads(owntracks.answer(RELEASE, None, None)) == [owntracks.location(RELEASE, None)]
+    assert json.loads(owntracks.encode_response(RELEASE, None, None)) == [
+        owntracks.location(RELEASE, None)
+    ]
 
 
 def test_an_encrypted_answer_is_one_box_with_the_array_in_it() -> None:
-    answer = json.loads(owntracks.answer(RELEASE, "in", PASSPHRASE))
-    assert opened(answer, PASSPHRASE) == json.loads(owntracks.answer(RELEASE, "in", None))
-    again = json.loads(owntracks.answer(RELEASE, "in", PASSPHRASE))
+    answer = json.loads(owntracks.encode_response(RELEASE, "in", PASSPHRASE))
+    assert opened(answer, PASSPHRASE) == json.loads(owntracks.encode_response(RELEASE, "in", None))
+    again = json.loads(owntracks.encode_response(RELEASE, "in", PASSPHRASE))
     assert answer["data"][:32] != again["data"][:32]  # a nonce is never used twice
 
 
 def check_read(body: bytes, passphrase: str | None) -> None:
     """Whatever it is: a usable fix, none, or an error that tells nothing."""
-    message, refused = owntracks.Message(None, None, encrypted=False), None
+    message, refused = OwnTracksMessage(None, None, encrypted=False), None
     try:
         message = owntracks.read(body, passphrase)
     except InvalidRequestError as error:

@@ -1,5 +1,5 @@
-// Numbers and times as people read them, and elements made of texts. Texts go into text nodes and
-// attributes only, never into markup: names of devices come from outside.
+// Numbers and times for people, and elements made of texts. Texts go into text nodes and attributes
+// only, never into markup: names of devices come from outside.
 
 export const element = (id) => document.getElementById(id);
 export const write = (id, text) => { element(id).textContent = text; };
@@ -16,7 +16,7 @@ export function percent(share) {
   return `${(100 * share).toFixed(0)} %`;
 }
 
-// Times are those of the policy's clocks: its days are what a budget counts by.
+// Times are in the time zone of the policy, whose days have a budget each.
 let clock;
 
 export function setZone(name) {
@@ -36,7 +36,7 @@ export const place = ({ lat, lon }) =>
   `${Math.abs(lon).toFixed(5)}° ${lon < 0 ? "W" : "E"}`;
 
 export const rough = ({ kind, accuracy_m: metres }) => {
-  if (kind === "untested") return ", a guess that nobody tested";
+  if (kind === "untested") return ", an untested guess";
   return kind === "hard" && Number.isFinite(metres) ? `, give or take ${far(metres)}` : "";
 };
 
@@ -46,7 +46,7 @@ export function cost(release, total) {
   return hundredths >= 0.01 ? `${Number(hundredths.toPrecision(2))} %` : "under 0.01 %";
 }
 
-// Rows of texts. The roles are said because a narrow page lays rows out in another way.
+// Rows of texts. The roles are explicit because a narrow page lays rows out in another way.
 export function fill(id, rows, classes) {
   element(id).replaceChildren(...rows.map((texts) => {
     const line = document.createElement("tr");

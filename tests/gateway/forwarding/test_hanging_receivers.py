@@ -16,8 +16,10 @@ from sqlalchemy import update
 
 from hereish.core.types import Kind
 from hereish.gateway.admin import destinations
-from hereish.gateway.forwarding import outbox, senders
-from hereish.gateway.forwarding.outbox import Forwarder
+from hereish.gateway.forwarding import delivery, senders
+from hereish.gateway.forwarding import forwarder as forwarder_module
+from hereish.gateway.forwarding.forwarder import Forwarder
+from hereish.gateway.forwarding.targets import parse_target
 from hereish.gateway.ledger import tables
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import LedgerRelease
@@ -65,7 +67,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
     names.over.set()
 
 
-def troubled(ledger: Ledger) -> None:
+def mark_failing(ledger: Ledger) -> None:
     """All destinations so far have failed before."""
     with ledger.database.writing() as tx:
         tx.execute(update(tables.destinations).values(tries=1, trouble="timeout"))
@@ -86,7 +88,7 @@ def test_dead_name_servers_of_others_do_not_delay_a_destination(
         named = receiver.url.replace("127.0.0.1", "localhost")
         destinations.add_destination(ledger, "alice", named, "owntracks")
         released = phone.report(3)
-        forwarder.poke()
+        forwarder.wake()
         wait_until(lambda: len(receiver.requests) == 3)
         assert names.hanging == DEAD  # not one of them was asked about again
         assert seen(receiver.bodies) == released
@@ -116,7 +118,7 @@ def test_name_servers_that_die_meanwhile_do_not_delay_a_destination_either(
         named = receiver.url.replace("127.0.0.1", "localhost")
         destinations.add_destination(ledger, "alice", named, "owntracks")
         released = phone.report()
-        forwarder.poke()
+        forwarder.wake()
         wait_until(lambda: len(receiver.requests) == 1)
         assert seen(receiver.bodies) == released
         names.over.set()
@@ -133,11 +135,11 @@ def test_brokers_that_say_nothing_do_not_delay_another(ledger: Ledger, phone: Ph
         phone.report()
         forwarder = Forwarder(ledger)
         forwarder.start()
-        wait_until(lambda: len(forwarder._goes) == silent)
+        wait_until(lambda: len(forwarder._attempts) == silent)
         port, greeted = stack.enter_context(old_broker(b"\x20\x02\x00\x01"))
         destinations.add_destination(ledger, "alice", f"mqtt://127.0.0.1:{port}/t", "mqtt")
         phone.report()
-        forwarder.poke()
+        forwarder.wake()
         wait_until(lambda: greeted)
         wait_until(lambda: destinations.list_destinations(ledger, "alice")[-1].waiting == 0)
         *hung, _ = destinations.list_destinations(ledger, "alice")
@@ -148,12 +150,12 @@ def test_brokers_that_say_nothing_do_not_delay_another(ledger: Ledger, phone: Ph
 def test_those_that_failed_before_leave_places_for_others(
     ledger: Ledger, phone: Phone, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "_AT_ONCE", 2)
-    monkeypatch.setattr(outbox, "_TROUBLED_AT_ONCE", 3)
+    monkeypatch.setattr(forwarder_module, "_MAX_DELIVERIES", 2)
+    monkeypatch.setattr(forwarder_module, "_MAX_FAILING", 3)
     with web_receiver() as receiver:
         for i in range(DEAD):
             destinations.add_destination(ledger, "alice", f"http://dead{i}.example/", "overland")
-        troubled(ledger)
+        mark_failing(ledger)
         phone.report()
         forwarder = Forwarder(ledger)
         forwarder.start()
@@ -161,7 +163,7 @@ def test_those_that_failed_before_leave_places_for_others(
         for i in range(4):
             destinations.add_destination(ledger, "alice", f"{receiver.url}/{i}", "overland")
         phone.report()
-        forwarder.poke()
+        forwarder.wake()
         wait_until(lambda: len(receiver.requests) == 4)
         assert names.hanging == 3
         names.over.set()  # now the others that failed come to their turn
@@ -173,8 +175,8 @@ def test_those_that_failed_before_leave_places_for_others(
 def test_waiting_for_a_thread_is_no_failure(
     ledger: Ledger, phone: Phone, names: Names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "_AT_ONCE", 1)  # of which the dead one takes the thread
-    monkeypatch.setattr(senders, "GO_S", 0.1)
+    monkeypatch.setattr(forwarder_module, "_MAX_DELIVERIES", 1)  # the dead one takes it
+    monkeypatch.setattr(delivery, "ATTEMPT_S", 0.1)
     with web_receiver() as receiver:
         destinations.add_destination(ledger, "alice", "http://dead.example/", "overland")
         destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
@@ -184,9 +186,9 @@ def test_waiting_for_a_thread_is_no_failure(
         forwarder = Forwarder(ledger)
         work = threading.Thread(target=lambda: outcome.append(forwarder.run_once(time.time())))
         work.start()
-        wait_until(lambda: len(forwarder._goes) == 3)
-        wait_until(lambda: all(go.late for go in list(forwarder._goes)))
-        assert not names.over.wait(2 * senders.SEND_S)
+        wait_until(lambda: len(forwarder._attempts) == 3)
+        wait_until(lambda: all(attempt.overdue for attempt in list(forwarder._attempts)))
+        assert not names.over.wait(2 * delivery.SEND_S)
         names.over.set()
         work.join()
         assert outcome == [1]
@@ -197,15 +199,15 @@ def test_waiting_for_a_thread_is_no_failure(
 
 @pytest.mark.parametrize("kind", ["owntracks", "mqtt"])
 def test_who_came_late_to_a_thread_begins_nothing_and_it_is_no_failure(kind: str) -> None:
-    # The lease may have run out meanwhile. A new go gets a new one.
+    # The lease may have run out meanwhile. A new attempt gets a new one.
     release = LedgerRelease(60.0, 24.0, 0.0, Kind.HARD, 0.0, 100.0, 0.0, 0.0, None, "")
-    parcel = senders.Parcel(1, release, "phone", None)
-    go = senders.Go()
-    go._until_s = 0.0
+    queued = delivery.QueuedRelease(1, release, "phone", None)
+    attempt = delivery.DeliveryAttempt()
+    attempt._until_s = 0.0
 
     async def send(address: str) -> None:
         sender = senders.Sender(1)
-        await sender.deliver(destinations.parse_target(address, kind), [parcel], go)
+        await sender.deliver(parse_target(address, kind), [queued], attempt)
         sender.close()
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -214,4 +216,4 @@ def test_who_came_late_to_a_thread_begins_nothing_and_it_is_no_failure(kind: str
         listener.settimeout(0.1)
         with pytest.raises(TimeoutError):
             listener.accept()
-    assert go.taken == 0
+    assert attempt.delivered == 0

@@ -1,0 +1,85 @@
+"""The owner's page in a real browser: the budget and the devices."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.page_stage import (
+    Stage,
+    Visit,
+    names,
+    signed_in,
+    text,
+)
+
+
+def test_the_budget_is_told_in_per_cent_and_words(look: Visit) -> None:
+    signed_in(look)
+    assert text(look, "#left") == "38 % of today's budget is left"
+    assert text(look, "#spent") == (
+        "62 % is spent (0.0124 of 0.02), on 143 reports, at most one every 60 s."
+    )
+    assert "2026-05-05 (Europe/Helsinki)" in text(look, "#window")
+    assert "7.389 times as likely" in text(look, "#guarantee")
+    meter = look.page.get_by_role("meter", name="Budget left")
+    assert meter.get_attribute("aria-valuenow") == "38.0"
+    whole, rest = meter.locator("rect").all()
+    whole_box, rest_box = whole.bounding_box(), rest.bounding_box()
+    assert whole_box is not None
+    assert rest_box is not None
+    assert rest_box["width"] / whole_box["width"] == pytest.approx(0.38, abs=1e-3)
+    assert look.page.locator("#exhausted").is_hidden()
+
+
+@pytest.mark.parametrize(
+    ("remaining", "words"),
+    [
+        (0.02, "100 %"),
+        (0.01999, "more than 99 %"),
+        (0.00001, "less than 1 %"),
+        (0.0, "0 %"),
+        (-1e-18, "0 %"),
+    ],
+)
+def test_the_ends_of_the_budget_are_not_rounded_away(
+    look: Visit, stage: Stage, remaining: float, words: str
+) -> None:
+    stage.budget.update(remaining=remaining, spent=0.02 - remaining)
+    signed_in(look)
+    assert text(look, "#left") == f"{words} of today's budget is left"
+
+
+@pytest.mark.parametrize(
+    ("remaining", "words"), [(0.0, "The budget is used up"), (0.0002, "too little for another")]
+)
+def test_an_exhausted_budget_says_so(
+    look: Visit, stage: Stage, remaining: float, words: str
+) -> None:
+    stage.budget.update(remaining=remaining, spent=0.02 - remaining, exhausted=True)
+    signed_in(look)
+    assert words in text(look, "#exhausted")
+    assert "until a fresh budget begins" in text(look, "#exhausted")
+
+
+def test_a_budget_that_is_not_of_today_is_not_called_so(look: Visit, stage: Stage) -> None:
+    stage.budget["window"] = "all reports together"
+    signed_in(look)
+    assert text(look, "#left") == "38 % of the budget is left"
+
+
+def test_without_a_smallest_interval_none_is_told(look: Visit, stage: Stage) -> None:
+    stage.budget.update(interval_s=0.0, reports=1)
+    signed_in(look)
+    assert text(look, "#spent") == "62 % is spent (0.0124 of 0.02), on 1 report."
+
+
+def test_what_is_not_private_stands_out(look: Visit, stage: Stage) -> None:
+    stage.budget["guarantee"] = "NOT PRIVATE: the randomness can be repeated by others."
+    signed_in(look)
+    assert "bad" in (look.page.locator("#guarantee").get_attribute("class") or "")
+
+
+def test_each_device_has_its_points_of_today(look: Visit) -> None:
+    signed_in(look)
+    assert names(look.page.locator("#devices td")) == ["phone", "1,234", "watch", "7"]
+    assert "2026-05-05" in text(look, "#devices-about")
