@@ -114,6 +114,19 @@ def test_without_matplotlib_there_is_a_table_and_a_hint(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.png"))
 
 
+def test_the_picture_needs_nothing_but_matplotlib() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import hereish.evaluation.figures.release_map\n"
+        "print(*{name.split('.')[0] for name in set(sys.modules) - before})"
+    )
+    done = subprocess.run(  # noqa: S603  # our own interpreter and our own code
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert "matplotlib" in done.stdout.split()
+    others = {"click", "optuna", "pandas", "pyarrow", "sqlalchemy", "tqdm"}
+    assert not others & set(done.stdout.split())
+
+
 def test_a_picture_that_cannot_be_written_is_an_error_after_the_table(tmp_path: Path) -> None:
     done = demo(tmp_path, "--picture", "nowhere/trace.png")
     assert done.returncode == 1

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from hereish.cli import _options
 from tests.support.terminal import PROGRAM, Terminal, in_a_process
 
 
@@ -74,8 +73,8 @@ def test_standard_input_and_output_carry_csv_and_nothing_else(
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ((), "give either --accuracy, such as 3km, or --reports"),
-        (("--accuracy", "3km", "--reports", "30"), "give either --accuracy"),
+        ((), "give either an accuracy (--accuracy 3km"),
+        (("--accuracy", "3km", "--reports", "30"), "(--reports 30, reports=30), found both"),
         (("--accuracy", "3"), "'3' has no unit"),
         (("--accuracy", "3km", "--radius", "100"), "'100' has no unit"),
         (("--accuracy", "3km", "--every", "5"), "'5' has no unit"),
@@ -90,7 +89,7 @@ def test_standard_input_and_output_carry_csv_and_nothing_else(
         (("--accuracy", "3km", "--format", "gpx"), "line 1"),
     ],
 )
-def test_what_is_asked_wrongly_is_said_and_nothing_is_written(
+def test_a_usage_error_is_explained_and_nothing_is_written(
     hereish: Terminal, city: Path, args: tuple[str, ...], words: str
 ) -> None:
     done = hereish("sanitize", city, "-o", city.with_name("out.csv"), *args)
@@ -236,7 +235,7 @@ def test_a_terminal_gets_a_bar_and_a_log_gets_lines(tmp_path: Path) -> None:
     for i in range(6):
         in_a_process("sample", "-o", tmp_path / f"{i}.csv", "--points", 2000, "--seed", i)
     program = (
-        "import hereish.cli.progress as p; p._SOON_S = 0.0; p._LINE_EVERY_S = 0.0\n"
+        "import hereish.cli._progress as p; p._SHORT_S = 0.0; p._LINE_EVERY_S = 0.0\n"
         "from hereish.cli import main; main()"
     )
     words = [sys.executable, "-c", program, "sanitize", str(tmp_path / "*.csv"), "-o"]
@@ -284,13 +283,13 @@ def test_a_small_gpx_needs_no_arrow_and_no_pandas(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_a_defect_is_reported_without_its_words(
+def test_a_defect_is_reported_without_its_message(
     hereish: Terminal, city: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ValueError("could not convert 60.123456")
 
-    monkeypatch.setattr(_options, "mechanism", broken)
+    monkeypatch.setattr("hereish.cli.sanitize.sanitize_files", broken)
     done = hereish("sanitize", city, "-o", city.with_name("out.csv"), "--accuracy", "3km")
     assert done.code == 70
     assert "a defect of hereish (ValueError at test_sanitize_command.py" in done.err

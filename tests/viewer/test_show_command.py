@@ -89,7 +89,7 @@ def test_a_file_without_kinds_and_costs_will_do_and_quiet_is_quiet(
         (("true.csv", "other.csv", "-o", "page.html"), "do not belong together"),
         (("true.csv", "public.gpx", "-o", "true.csv"), "is a file of traces"),
         (("true.csv", "public.gpx", "-o", "new.parquet"), "is a file of traces"),
-        (("true.csv", "public.gpx", "-o", "nowhere/page.html"), "a folder that is there"),
+        (("true.csv", "public.gpx", "-o", "nowhere/page.html"), "in an existing folder"),
         (("true.csv", "public.gpx", "-o", "."), "must name a file"),
         (("true.csv", "-", "-o", "page.html"), "REPORTED must be a file"),
         (("true.csv", "missing.gpx", "-o", "page.html"), "missing.gpx"),
