@@ -40,6 +40,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def check_whole_number(name: str, value: int, least: int) -> int:
+    """`value` if it is a whole number from `least` on."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ParameterError(f"{name} must be a whole number from {least}, found {value!r}")
     return value
@@ -74,6 +75,7 @@ def check_place(place: Any) -> list[float]:
 
 
 def to_utc_text(name: str, at: datetime) -> str:
+    """A time as ISO 8601 in UTC, or an error if its time zone is unknown."""
     if not isinstance(at, datetime) or at.utcoffset() is None:
         raise PointError(
             f"{name} must be a datetime that says its time zone (datetime(…, tzinfo=UTC)), found "

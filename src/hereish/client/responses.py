@@ -239,6 +239,7 @@ def parse_error(body: bytes) -> str | None:
 
 
 def parse_report(fields: JsonFields) -> ClientReport:
+    """The body of a report; ValueError names a field that is wrong."""
     value, kind = fields.place(), fields.kind()
     if (value is None) != (kind is Kind.NONE):
         raise ValueError("lat or lon")
@@ -258,6 +259,7 @@ def parse_report(fields: JsonFields) -> ClientReport:
 
 
 def parse_budget(fields: JsonFields) -> Budget:
+    """The body of a budget; ValueError names a field that is wrong."""
     return Budget(
         user=fields.text("user"),
         device=fields.text("device"),

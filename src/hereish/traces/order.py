@@ -27,6 +27,7 @@ TieBreaker = Callable[[Ints], Floats]
 
 
 def check_order(order: str) -> None:
+    """Refuse an order that does not exist."""
     if order not in ORDERS:
         raise ParameterError(f"order must be one of {', '.join(ORDERS)}, found {order!r}")
 

@@ -15,6 +15,7 @@ from sqlalchemy import event
 
 from hereish.gateway.admin import accounts
 from hereish.gateway.http.app import create_app
+from hereish.gateway.http.protocols.owntracks import encrypt
 from hereish.gateway.ledger.group_commit import GroupCommit
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix, ReportRequest

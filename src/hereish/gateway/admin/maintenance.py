@@ -54,6 +54,7 @@ class LedgerStatus(NamedTuple):
 
 
 def read_status(ledger: Ledger) -> LedgerStatus:
+    """What the ledger holds, and how far it has come."""
     mark = ledger.mark.value()  # before the ledger is read: others go on
     with ledger.database.reading() as tx:
         progress = _progress(ledger, tx)

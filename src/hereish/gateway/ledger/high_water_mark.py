@@ -51,6 +51,7 @@ def next_era(*eras: str) -> str:
 
 
 def era_count(era: str) -> int:
+    """How many eras came before this one."""
     return int(era[:_COUNT_WIDTH])
 
 
