@@ -49,7 +49,7 @@ read from standard output before it was closed.
 
 
 @dataclass(frozen=True)
-class OutputOptions:
+class OutputFileOptions:
     """Where to write, and how."""
 
     out: str
@@ -83,7 +83,7 @@ _BUDGET = "What has one budget"
 @click.argument("inputs", nargs=-1, required=True, metavar="IN...", type=click.Path())
 @collect(
     "target",
-    OutputOptions,
+    OutputFileOptions,
     output("OUT", "File, folder or -."),
     option(
         _TO, "--to", type=click.Choice(FORMAT_NAMES), help="Of OUT, where its name does not tell."
@@ -136,7 +136,7 @@ _BUDGET = "What has one budget"
 )
 def command(
     inputs: tuple[str, ...],
-    target: OutputOptions,
+    target: OutputFileOptions,
     budget: BudgetOptions,
     source: InputOptions,
     seed: int | None,
