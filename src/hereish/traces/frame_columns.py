@@ -58,7 +58,7 @@ def _arrow(column: Any, rows: Ints) -> Any:
 
 
 def _is_deep(kind: Any) -> bool:
-    """Whether values of a type are more than a number or a text that lies in its place."""
+    """Whether values of a type are nested, or refer to values elsewhere, such as a dictionary."""
     import pyarrow as pa
 
     flat: tuple[Callable[[Any], bool], ...] = (

@@ -58,20 +58,20 @@ def _is_visible(character: str) -> bool:
 
 def _decimal(number: re.Match[str]) -> str:
     """The shortest spelling of a number. Leading zeros stay: ids with them are other ids."""
-    sign, zeros, whole, fraction, exponent = number.groups()
+    sign, zeros, integer, fraction, exponent = number.groups()
     if fraction or exponent:
-        text = whole + (fraction or "") + (exponent or "")
+        text = integer + (fraction or "") + (exponent or "")
         value = float(text)
         if not value < np.inf:
             return number.group()
         if not value.is_integer():
-            whole = repr(value)
+            integer = repr(value)
         elif value < _EXACT or int((exponent or "e0")[1:]) > 0:  # the latter as floats are written
-            whole = str(int(value))
+            integer = str(int(value))
         else:
-            whole = str(int(Decimal(text)))
-    minus = "-" if sign == "-" and (zeros or whole != "0") else ""
-    return minus + zeros + whole
+            integer = str(int(Decimal(text)))
+    minus = "-" if sign == "-" and (zeros or integer != "0") else ""
+    return minus + zeros + integer
 
 
 def name_key(name: str) -> NameKey:

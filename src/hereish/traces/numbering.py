@@ -13,6 +13,7 @@ from hereish.traces.formats.base import Source
 from hereish.traces.merging import Key
 from hereish.traces.names import canonical_name, name_key
 from hereish.traces.table import Ids, RowBatch
+from hereish.traces.validate import group_starts
 from hereish.traces.writing import Output
 
 NO_ID = -1  # the code of rows without an id
@@ -142,8 +143,7 @@ class Numbering:
         trace_id: Ints,
     ) -> Ints:
         first: dict[int, int] = {}  # a row of each trace
-        begins = np.flatnonzero(np.diff(trace, prepend=trace[:1] - 1))
-        for row in begins.tolist():
+        for row in group_starts(trace).tolist():
             first.setdefault(int(trace[row]), row)
 
         def number(trace_number: int) -> int:
@@ -197,7 +197,7 @@ class Numbering:
 
 def _map_codes(codes: Ints, number: Callable[[int], int]) -> Ints:
     """Another number for each code; quick where equal codes are mostly neighbours."""
-    begins = np.flatnonzero(np.diff(codes, prepend=codes[:1] - 1))
+    begins = group_starts(codes)
     different, inverse = np.unique(codes[begins], return_inverse=True)
     numbers = np.array([number(code) for code in different.tolist()], dtype=np.int64)
     return np.repeat(numbers[inverse.reshape(-1)], np.diff(begins, append=len(codes)))

@@ -14,7 +14,7 @@ _NEVER = np.iinfo(np.int64).min
 class Thinner:
     """Keeps the first row of each user, and then each that is at least `every_us` after the last.
 
-    Tables may come in batches. Rows that lie before what was kept already are thinned on their own.
+    Tables may come in batches. Rows before what was kept already are thinned separately.
     """
 
     def __init__(self, every_us: int) -> None:

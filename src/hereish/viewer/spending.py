@@ -99,7 +99,7 @@ def local_ms(at_us: Ints, zone: ZoneInfo) -> Ints:
     except (OverflowError, ValueError):
         offsets = []
     if len(offsets) < len(quarters):
-        raise PointError("a time lies outside the years 1 to 9999; check the clock")
+        raise PointError("a time is outside the years 1 to 9999; check the clock")
     shift_ms = np.array(
         [offset / timedelta(milliseconds=1) if offset else 0.0 for offset in offsets]
     )
