@@ -28,7 +28,7 @@ QUICK = (
     "tests/core/contract/test_hostile_[d-p]*.py",
     "tests/evaluation/test_break_even.py",
     "tests/gateway/admin/test_destinations.py",
-    "tests/gateway/http/test_*_protocol.py",
+    "tests/gateway/http/test_o[vw]*_protocol.py",
     "tests/traces/test_f*.py",
     "tests/traces/test_validate.py",
     "tests/traces/formats/test_geojson.py",
