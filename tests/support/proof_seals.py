@@ -36,7 +36,7 @@ def anchors() -> dict[str, str]:
             for anchor in IN_CODE.findall(line):
                 if anchor in found:
                     raise ValueError(f"{anchor} stands twice")
-                found[anchor] = ast.dump(_around(tree, number))
+                found[anchor] = _dump(_around(tree, number))
     return found
 
 
@@ -55,6 +55,22 @@ def _around(tree: ast.Module, number: int) -> ast.AST:
     if isinstance(best, ast.FunctionDef) and ast.get_docstring(best) is not None:
         best.body = best.body[1:]
     return best
+
+
+def _dump(value: object) -> str:
+    """A node as ast.dump of Python 3.11 writes it; later versions write other fields."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_dump, value))}]"
+    if not isinstance(value, ast.AST):
+        return repr(value)
+    fields = {name: getattr(value, name, None) for name in value._fields if name != "type_params"}
+    optional = {name for name in fields if getattr(type(value), name, ...) is None}
+    written = [
+        f"{name}={_dump(field)}"
+        for name, field in fields.items()
+        if field is not None or name not in optional
+    ]
+    return f"{type(value).__name__}({', '.join(written)})"
 
 
 def seal(proof: Path) -> str:
