@@ -19,6 +19,7 @@ QUICK = (
     "tests/test_former_names.py",
     "tests/test_imports.py",
     "tests/test_lbs.py",
+    "tests/test_names.py",
     "tests/test_project.py",
     "tests/test_public.py",
     "tests/test_synthetic.py",
@@ -28,10 +29,10 @@ QUICK = (
     "tests/core/contract/test_hostile_[d-p]*.py",
     "tests/evaluation/test_break_even.py",
     "tests/gateway/admin/test_destinations.py",
-    "tests/gateway/http/test_o[vw]*_protocol.py",
+    "tests/gateway/http/protocols/test_o[vw]*.py",
     "tests/traces/test_f*.py",
     "tests/traces/test_validate.py",
-    "tests/traces/formats/test_geojson.py",
+    "tests/traces/formats/test_geojson_*.py",
 )
 # Tests that try very many cases, wait for clocks, or start many programs: in `make test` what they
 # run is not measured.
@@ -56,9 +57,9 @@ SLOW = (
     "tests/gateway/ledger/test_group_commit*.py",
     "tests/gateway/ledger/test_migrations.py",
     "tests/gateway/ledger/test_storage.py",
-    "tests/traces/formats/test_delimited.py",
+    "tests/traces/formats/test_delimited_*.py",
     "tests/traces/formats/test_fuzz_*.py",
-    "tests/traces/formats/test_gpx.py",
+    "tests/traces/formats/test_gpx_*.py",
     "tests/traces/test_real_*.py",
     "tests/viewer/test_show_browser.py",
 )
