@@ -278,6 +278,7 @@ def interrupted(draw: Callable[[], Floats], at: int, handler: Callable[[], None]
         return trace
 
     before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 looks for this when tracing begins
     sys.settrace(trace)
     try:
         return draw()
