@@ -211,17 +211,17 @@ def _account_as_json(account: UserOverview, forwards: int) -> str:
 
 
 def _describe_account(account: UserOverview, forwards: int) -> str:
-    standing, policy = account.budget, account.policy
-    spent = standing.spent / standing.total
-    state = "the budget is spent" if standing.exhausted else f"{1 - spent:.1%} of it is left"
-    if standing.closed:
+    budget, policy = account.budget, account.policy
+    spent = budget.spent / budget.total
+    state = "the budget is spent" if budget.exhausted else f"{1 - spent:.1%} of it is left"
+    if budget.closed:
         state = "and no more is released: the window was closed after a restore"
     rows = [
         ("added", _format_time(account.created_s)),
         ("promise", account.guarantee),
         ("policy", f"version {account.version}: {_describe_policy(policy)}"),
-        ("budget", f"{spent:.1%} spent in {standing.reports} reports, {state}"),
-        ("", f"covers {standing.window}"),
+        ("budget", f"{spent:.1%} spent in {budget.reports} reports, {state}"),
+        ("", f"covers {budget.window}"),
         ("ledger", f"{account.entries} entries, forwarded to {forwards} destination(s)"),
     ]
     if account.waiting is not None:
