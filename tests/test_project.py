@@ -80,7 +80,7 @@ def test_every_requirement_has_a_version_in_the_constraints() -> None:
 
 def test_the_constraints_are_versions_and_nothing_else() -> None:
     for line in CONSTRAINTS:
-        marker = r"( ; [a-z_]+ (<|>=|==|!=|>|<=) '[\w.]+'( (and|or) .+)?)?"
+        marker = r"( ; [a-z_]+ (<|>=|==|!=|>|<=) '[\w.*]+'( (and|or) .+)?)?"
         assert line.startswith("#") or re.fullmatch(rf"[\w.-]+==[\w.+!-]+{marker}", line), line
         assert not re.search(r"://|file:|(^|\s)/", line), line
 

@@ -196,6 +196,7 @@ class Session:
         if type(drawn) is not int or not 0 <= drawn < _MOST_DRAWN:
             raise StateError("the saved number of draws must be a whole number from 0")
         session._run = _restored(mechanism, session._run, state.get("run"))
+        session._covers(int(session._run.window[0]))
         if seed is not None:
             session._draws = SeededDraws(seed, skip=drawn)
         return session

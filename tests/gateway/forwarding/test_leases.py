@@ -287,7 +287,7 @@ def test_the_mark_is_raised_before_a_release_leaves(
     with web_receiver() as receiver:
         destinations.add_destination(ledger, "alice", receiver.url, "owntracks")
         with monkeypatch.context() as dying:  # the reporting process ends right after its commit
-            dying.setattr(ledger.mark, "reach", marks.append)
+            dying.setattr(ledger.mark, "raise_to", marks.append)
             phone.report(2)
         before = ledger.mark.value()
         assert Forwarder(ledger).run_once(time.time()) == 2

@@ -126,7 +126,7 @@ def _recursive(*_: Any, **__: Any) -> None:
 
 
 FAILURES = [_plain, _chained, _grouped, _noted, _ours, _ours_too, _unspeakable, _recursive]
-PARTS = [(Ledger, "report_all"), (UserState, "add"), (UserState, "to_json"), (Ledger, "_admitted")]
+PARTS = [(Ledger, "report_all"), (UserState, "add"), (UserState, "to_json"), (Ledger, "_commit")]
 
 
 def check_silent(threaded: Threaded) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from hereish.gateway.http.schemas import ErrorBody
 from hereish.gateway.ledger.database import LedgerUnavailableError
 from hereish.gateway.ledger.high_water_mark import LedgerRestoredError
 from hereish.gateway.ledger.keys import LedgerKeyError
-from hereish.gateway.ledger.queries import TokenRefusedError
+from hereish.gateway.ledger.queries import MixedBackupError, TokenRefusedError
 
 
 class InvalidFieldError(HereishError):
@@ -76,6 +76,7 @@ ERROR_STATUS: dict[type[Exception], ErrorStatus] = {
     BodyTimeoutError: ErrorStatus(408, "the body did not arrive in time"),
     LedgerUnavailableError: _NO_LEDGER,
     LedgerRestoredError: _NO_LEDGER,
+    MixedBackupError: _NO_LEDGER,
     LedgerKeyError: _NO_LEDGER,
     # Nothing that a client sends should raise these.
     HereishError: _DEFECT,
