@@ -24,8 +24,6 @@ FORMER_NAMES = {
     "hereish.closeness": "hereish.core.decision",
     "hereish.outlook": "hereish.forecast",
     "hereish.sample": "hereish.synthetic",
-    "hereish.sending": "hereish.client.requests",
-    "hereish.answers": "hereish.client.responses",
     "hereish.traces.piece": "hereish.traces.columns",
     "hereish.traces.rows": "hereish.traces.budgets",
 }

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from hereish.core.decision import ClosenessTest, LaplaceTest
+from hereish.core.decision import LaplaceTest, TestThenNoise
 from hereish.core.privacy import positive
 from hereish.core.spaces import Sphere, find_point_outside
 from hereish.core.types import Floats, Kind
@@ -80,7 +80,7 @@ def accuracy_m(
     *,
     delta: float = 0.95,
     space: Sphere | None = None,
-    test: ClosenessTest | None = None,
+    test: TestThenNoise | None = None,
 ) -> float | None:
     """How far the user may be from the released place, for this kind of report (Proposition 1).
 
@@ -100,7 +100,7 @@ def reach(
     r_m: float,
     delta: float = 0.95,
     space: Sphere | None = None,
-    test: ClosenessTest | None = None,
+    test: TestThenNoise | None = None,
 ) -> float | None:
     """The radius around the released place that holds all within `r_m` of the user, see above.
 
@@ -121,7 +121,7 @@ def query(
     r_m: float,
     delta: float = 0.95,
     space: Sphere | None = None,
-    test: ClosenessTest | None = None,
+    test: TestThenNoise | None = None,
 ) -> Query | None:
     """The place and the radius to send to a service; None where `reach` promises nothing."""
     radius_m = reach(report, r_m=r_m, delta=delta, space=space, test=test)
@@ -183,7 +183,7 @@ def nearby(
 
 
 def _error_radius_m(
-    report: ReportLike, share: float, sphere: Sphere, test: ClosenessTest | None
+    report: ReportLike, share: float, sphere: Sphere, test: TestThenNoise | None
 ) -> float | None:
     eps_test, eps_noise, threshold = _read_plan(report)
     factor = sphere.claim_factor  # noise and test are drawn with eps times this

@@ -56,8 +56,6 @@ def test_a_decision_of_another_kind_goes_through_the_same_step() -> None:
     assert set(out.cost[out.kind == "hard"].tolist()) == {hard}
     assert out.spent[0] == math.fsum(out.cost.tolist()) <= EPS
     assert out.spent[0] + hard > EPS, "it goes on until the worst case does not fit"
-    assert set(out.cost_hard[1:40].tolist()) == {hard}
-    assert set(out.cost_easy[1:40].tolist()) == {easy}
 
     session = m.session(seed=1)
     reports = [session.report(x[i], NOON + timedelta(minutes=i)) for i in range(20)]
@@ -189,7 +187,7 @@ def test_managers_skip_rules_spaces_and_decisions_declare_too() -> None:
         build(PRIVACY, plan, decision=Bare())
     with pytest.raises(PartError, match="space Loose must declare smallest_eps"):
         build(PRIVACY, plan, Loose())  # type: ignore[arg-type]
-    with pytest.raises(PartError, match="must have a method costs"):
+    with pytest.raises(PartError, match=r"derive from hereish\.TestThenNoise"):
         build(PRIVACY, plan, decision=Half())  # type: ignore[arg-type]
 
 

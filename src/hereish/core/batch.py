@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hereish.core.decision import Decision, LaplaceTest
+from hereish.core.decision import TestThenNoise
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import SECURE, Draws, KeyedDraws, SecureDraws, SeededDraws, Words
 from hereish.core.run import Run
@@ -41,23 +41,12 @@ class Sanitized:
     run: Run | None  # (k lanes) where each trace stands now, if a run was given to go on from
     guarantee: str
     private: bool
-    decision: Decision = field(default=LaplaceTest(), repr=False)  # which knows what outcomes cost
-
-    @property
-    def cost_easy(self) -> Floats:
-        """(n,) What each point costs if the guess is released."""
-        return np.asarray(self.decision.costs(self.eps_test, self.eps_noise)[0])
-
-    @property
-    def cost_hard(self) -> Floats:
-        """(n,) What each point costs if fresh noise is released: its worst case."""
-        return np.asarray(self.decision.costs(self.eps_test, self.eps_noise)[1])
+    charged: Floats | None = field(default=None, repr=False)  # (n,) where it does not follow
 
     @cached_property
     def cost(self) -> Floats:
-        """(n,) What each point cost, by its outcome."""
-        easy, hard = self.decision.costs(self.eps_test, self.eps_noise)
-        return np.where(self.hard, hard, easy)
+        """(n,) What each point cost, by its outcome: for the paper's, the test, and the noise."""
+        return self.eps_test + self.eps_noise * self.hard if self.charged is None else self.charged
 
     @property
     def kind(self) -> NDArray[np.str_]:
@@ -113,7 +102,7 @@ def sanitize(
         run=run,
         guarantee=m.guarantee_for_each("trace") if source.private else NOT_PRIVATE,
         private=source.private and m.private,
-        decision=m.decider,
+        charged=None if isinstance(m.decider, TestThenNoise) else np.zeros(len(x)),
     )
     # Longest first: the lanes that still have points are always the first ones of a block.
     order = np.arange(len(lengths))
@@ -142,6 +131,8 @@ def _block(
 ) -> None:
     """Run some traces, sorted from the longest to the shortest, to their ends."""
     columns = {name: getattr(out, name) for name in _WRITTEN}
+    if out.charged is not None:
+        columns["cost"] = out.charged
     run = m.run(len(traces)) if out.run is None else out.run.take(traces).frozen()
     # With one budget for ever, a lane that stopped never releases again and can be left.
     final = m.on_exhausted == "stop" and type(m.window) is NoReset
@@ -209,7 +200,7 @@ def _write_refusals(columns: dict[str, NDArray[Any]], starts: Ints, counts: Ints
     before = np.cumsum(counts) - counts
     rows = np.arange(counts.sum()) + np.repeat(starts - before, counts)
     for name, column in columns.items():
-        column[rows] = _WRITTEN[name]
+        column[rows] = _WRITTEN.get(name, 0.0)
 
 
 class _Scratch:

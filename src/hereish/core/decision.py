@@ -10,12 +10,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias, final
 
 import numpy as np
 
 from hereish.core.spaces import Space
-from hereish.core.types import Bools, Floats, Ints, PerLane, all_finite
+from hereish.core.types import Bools, Floats, Ints, PerLane, all_finite, read_only_copy
 from hereish.errors import ParameterError
 
 # Acceptance stays this far from 0 and 1. The uniforms have a resolution of 2**-52, so no outcome
@@ -28,7 +28,7 @@ class Question(NamedTuple):
 
     The epsilons are per unit of the space's own distance: the step has scaled them. Where the
     threshold is infinite nothing is asked: +inf is easy and -inf is hard, whatever `x` is. Lanes
-    that are not `open` (their budget is exhausted) release no noise.
+    that are not `open` (their budget is exhausted) release no noise. All are read-only copies.
     """
 
     x: Floats
@@ -69,7 +69,8 @@ class Decision(Protocol):
 class TestThenNoise(ABC):
     """The paper's decision: a private test of the guess and, where it fails, independent noise.
 
-    A closeness test of your own derives from this, or is a function in `hereish.closeness_test`.
+    A closeness test of your own derives from this, or is a function in `hereish.closeness_test`. It
+    answers whether the guess is close; what that costs and what is drawn is not its to say.
     """
 
     __test__: ClassVar[bool] = False  # pytest: its name begins with Test
@@ -94,20 +95,25 @@ class TestThenNoise(ABC):
     def c_test(self, delta: float) -> float:
         """For eps = 1, how far beyond the threshold a guess passes with probability 1 - delta."""
 
+    @final
     def costs(self, eps_test: PerLane, eps_noise: PerLane) -> tuple[PerLane, PerLane]:
         """Easy costs the test; hard costs the test and the noise (Lemma 1)."""
         return eps_test, eps_test + eps_noise  # [C6]
 
+    @final
     def decide(self, space: Space, asked: Question, u: Floats) -> tuple[Bools, Floats]:
         """Test all lanes, and draw noise for those whose test failed."""
-        x, guess, eps_test, eps_noise, threshold, all_tested, open_lanes = asked
+        x, guess, eps_test, eps_noise, threshold, all_tested, fits = asked
         tests = self.uniforms
-        close = self(space, x, guess, eps_test, threshold, u[:, :tests])  # [C7]
-        if close.dtype != np.bool_ or close.shape != open_lanes.shape:
+        given = (x, guess, eps_test, threshold, u[:, :tests])
+        if type(self) is not LaplaceTest:  # it may write to what it is given
+            given = read_only_copy(given)
+        close = self(space, *given)  # [C7]
+        if type(close) is not np.ndarray or close.dtype != np.bool_ or close.shape != fits.shape:
             raise TypeError  # its text would not be repeated
         if not all_tested:  # whatever the test says of thresholds that ask nothing
             close = np.where(np.isfinite(threshold), close, np.equal(threshold, np.inf))  # [C8]
-        hard = open_lanes & ~close
+        hard = fits & ~close
         lanes = hard.nonzero()[0]
         if len(lanes) == len(hard):  # saves picking lanes
             return hard, space.noise(x, eps_noise, u[:, tests:])  # [C9]

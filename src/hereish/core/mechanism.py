@@ -96,6 +96,8 @@ class PredictiveMechanism:
                 f"on_exhausted must be 'stop' or 'predict', found {self.on_exhausted!r}"
             )
         if test is not None:
+            if not (type(self.decision) is LaplaceTest or self.decision is test):
+                raise ParameterError("give decision or test, its former name, not both")
             object.__setattr__(self, "decision", test)
         for name, value in self._declared().items():
             object.__setattr__(self, name, value)
@@ -109,8 +111,7 @@ class PredictiveMechanism:
         parts = [prediction, declared(self.budget, "budget manager", FunctionManager, _HISTORY)]
         if self.skip is not None:
             parts.append(declared(self.skip, "skip rule", FunctionSkipRule, _HISTORY))
-        decider = declared(self.decision, "closeness test", FunctionTest, "uniforms", "private")
-        check_methods(decider, "decision", "costs", "decide")
+        decider = _declared_decision(self.decision)
         space = self.space
         check_declared(space, "space", "coordinates", "uniforms", "claim_factor", "unit")
         check_declared(space, "space", "smallest_eps", "private")
@@ -209,7 +210,7 @@ def fixed_utility(
 
     `prediction_rate` is only used to warn when the settings would not pay.
     """
-    space, chosen = space or Sphere(), decision or test or LaplaceTest()
+    space, chosen = space or Sphere(), _one_of(decision, test)
     constants = _constants(space, chosen, eta, gamma, delta, prediction_rate)
     budget = FixedUtility(positive("accuracy_m", accuracy_m), constants)
     _one_report_fits(privacy, constants.c_noise, budget.accuracy)
@@ -247,7 +248,7 @@ def fixed_rate(
     of the planned ones. The number of reports is a plan, not a promise: a trace that is harder to
     predict than expected ends sooner, and an easier one later.
     """
-    space, chosen = space or Sphere(), decision or test or LaplaceTest()
+    space, chosen = space or Sphere(), _one_of(decision, test)
     constants = _constants(space, chosen, eta, gamma, delta, prediction_rate)
     planned = _whole("reports", reports)
     budget = FixedRate(
@@ -305,6 +306,34 @@ def independent(
     )
 
 
+def _one_of(
+    decision: Decision | ClosenessFunction | None, test: Decision | ClosenessFunction | None
+) -> Decision | ClosenessFunction:
+    if decision is not None and test is not None:
+        raise ParameterError("give decision or test, its former name, not both")
+    chosen = test if decision is None else decision
+    return LaplaceTest() if chosen is None else chosen
+
+
+def _declared_decision(decision: Decision | ClosenessFunction) -> Decision:
+    """A decision whose declarations were looked at; a plain function as a closeness test."""
+    decider = declared(decision, "closeness test", FunctionTest, "uniforms", "private")
+    kind = type(decider)
+    if isinstance(decider, TestThenNoise):
+        for name in ("costs", "decide"):
+            if getattr(kind, name) is not getattr(TestThenNoise, name) or name in vars(decider):
+                raise PartError(
+                    f"a closeness test must not have a {name} of its own, found one in "
+                    f"{kind.__name__}; what else decides is a hereish.Decision of its own"
+                )
+    elif not (hasattr(kind, "costs") and hasattr(kind, "decide")):
+        raise PartError(
+            f"{kind.__name__} must derive from hereish.TestThenNoise if it is a closeness test, or "
+            "else have the methods costs and decide of a hereish.Decision"
+        )
+    return decider  # type: ignore[no-any-return]  # that it is one was checked
+
+
 def check_accuracy_or_reports(accuracy: object | None, reports: object | None) -> None:
     """Refuse settings that say both how accurate and how many, or neither."""
     if (accuracy is None) == (reports is None):
@@ -323,7 +352,7 @@ def _constants(
     delta: float,
     expected: float,
 ) -> Constants:
-    test = declared(decision, "closeness test", FunctionTest, "uniforms", "private")
+    test = _declared_decision(decision)
     if not isinstance(test, TestThenNoise):
         raise PartError(
             "this mechanism needs a closeness test (a hereish.TestThenNoise, or a function in "

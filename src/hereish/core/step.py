@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hereish.core.budget import AlwaysNoise, FixedRate, FixedUtility, Plan
-from hereish.core.decision import FunctionTest, LaplaceTest, Question
+from hereish.core.decision import Question, TestThenNoise
 from hereish.core.prediction import Lifted, Parrot
 from hereish.core.run import Run
 from hereish.core.skip import SkipBySpeed
-from hereish.core.spaces import find_point_outside
-from hereish.core.types import Bools, Floats, Ints, PerLane, all_finite
+from hereish.core.spaces import Line, Plane, Sphere, find_point_outside
+from hereish.core.types import Bools, Floats, Ints, PerLane, all_finite, read_only_copy
 from hereish.core.windows import Day, Every, NoReset
 from hereish.errors import HereishError, PartError
 
@@ -62,9 +62,7 @@ class Prepared(NamedTuple):
 
 # They are known not to write to what they are given, so that they need no copies.
 _OURS = {Parrot, Lifted, FixedUtility, FixedRate, AlwaysNoise, SkipBySpeed, NoReset, Every, Day}
-# They are known to return whole quanta for whole quanta, no less for hard than for easy, and to
-# draw no noise where it cannot be paid or nothing is asked.
-_OUR_DECISIONS = {LaplaceTest, FunctionTest}
+_OUR_SPACES = {Sphere, Plane, Line}
 
 
 def _call_part(name: str, part: Any, ask: Any, *public: Any) -> Any:
@@ -72,23 +70,13 @@ def _call_part(name: str, part: Any, ask: Any, *public: Any) -> Any:
     if type(part) in _OURS:
         return ask(*public)
     try:
-        return ask(*map(_read_only_copy, public))
+        return ask(*map(read_only_copy, public))
     except HereishError:
         raise
     except Exception as broken:
         raise PartError(
             f"the {name} failed with {type(broken).__name__}; nothing was released"
         ) from broken
-
-
-def _read_only_copy(public: Any) -> Any:
-    if isinstance(public, np.ndarray):
-        copied = public.copy("K")
-        copied.setflags(write=False)
-        return copied
-    if isinstance(public, tuple):
-        return type(public)(*map(_read_only_copy, public))
-    return public
 
 
 def in_window(m: PredictiveMechanism, run: Run, at_s: Floats) -> Run:
@@ -135,7 +123,7 @@ def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
         eps_noise = np.where(np.equal(threshold, np.inf), 0.0, eps_noise)
     if m.smallest_eps:
         check_grid(m, eps_noise)  # [S9]
-    cost_easy, cost_hard = _costs(m, eps_test, eps_noise)
+    cost_easy, cost_hard = _costs(m, eps_test, eps_noise, threshold)
     fits = m.bound.fits(run.spent, cost_hard) & ~run.ended  # [S4]
     decided = (guess, eps_test, eps_noise, threshold, cost_easy, cost_hard)
     return Prepared(run, at_s, *decided, known, fits, all_tested)
@@ -159,22 +147,23 @@ def decide(m: PredictiveMechanism, prepared: Prepared, x: Floats, u: Floats) -> 
     cost_easy, cost_hard = prepared.cost_easy, prepared.cost_hard
     _check_uniforms(m, u, len(at_s))
     scale = m.space.claim_factor
-    failure = ""
+    failure: BaseException | None = None
     try:
         # A floating-point warning could depend on the secret, so none may come out of here.
         with np.errstate(all="ignore"):
             asked = Question(
                 x, guess, eps_test * scale, eps_noise * scale, threshold, prepared.all_tested, fits
             )  # [S5]
-            hard, fresh = m.decider.decide(m.space, asked, u)  # [S6]
-            if type(m.decider) not in _OUR_DECISIONS:
-                _check_outcome(prepared, hard)  # [S7]
-            value = _merged(guess, hard, fresh)
-    except Exception as broken:  # noqa: BLE001  # whatever it was, nothing may be released
-        failure = type(broken).__name__
-    if failure:
-        # Its text may hold the secret: it is not repeated, and not carried as a cause.
-        raise PartError(f"the decision failed with {failure}; nothing was released")
+            if isinstance(m.decider, TestThenNoise):
+                hard, fresh = TestThenNoise.decide(m.decider, m.space, asked, u)  # [S6]
+            else:
+                answer = m.decider.decide(m.space, read_only_copy(asked), read_only_copy(u))
+                hard, fresh = _checked_outcome(prepared, *answer)  # [S7]
+            value = _merged(guess, hard, fresh, type(m.space) in _OUR_SPACES)
+    except BaseException as broken:  # noqa: BLE001  # whatever it was, nothing may be released
+        failure = broken
+    if failure is not None:
+        raise _without_text("decision", failure)
     released, all_fit = fits, np.count_nonzero(fits) == len(fits)
     if not all_fit:
         eps_test, eps_noise = np.where(fits, eps_test, 0.0), np.where(fits, eps_noise, 0.0)
@@ -194,24 +183,41 @@ def decide(m: PredictiveMechanism, prepared: Prepared, x: Floats, u: Floats) -> 
     return release, _record(run, release, at_s, ended, tested, m.needs_history).frozen()
 
 
-def _check_outcome(prepared: Prepared, hard: Bools) -> None:
-    """Refuse noise that cannot be paid, and an answer where the threshold asks nothing."""
+def _without_text(role: str, failure: BaseException) -> BaseException:
+    """The error to raise instead of a part's own, whose text and class may hold the secret."""
+    if isinstance(failure, KeyboardInterrupt):
+        return KeyboardInterrupt()
+    kind = type(failure)
+    name = kind.__name__ if kind.__module__ in ("builtins", "hereish.errors") else "an error"
+    return PartError(f"the {role} failed with {name}; nothing was released")
+
+
+def _checked_outcome(prepared: Prepared, hard: Bools, fresh: Floats) -> tuple[Bools, Floats]:
+    """A decision's answer as copies that it does not hold.
+
+    Refuses noise that cannot be paid, and an answer where the threshold asks nothing.
+    """
     fits, threshold = prepared.fits, prepared.threshold
+    if type(hard) is not np.ndarray or type(fresh) is not np.ndarray:
+        raise TypeError
     if hard.dtype != np.bool_ or hard.shape != fits.shape or np.count_nonzero(hard & ~fits):
         raise TypeError
     if not prepared.all_tested:
         unasked = fits & ~np.isfinite(threshold)
         if np.count_nonzero(unasked & (hard != np.less(threshold, 0.0))):
             raise TypeError
+    return hard.copy(), fresh.copy("K")
 
 
-def _merged(guess: Floats, hard: Bools, fresh: Floats) -> Floats:
-    """The guess, and fresh noise in the lanes that are hard."""
+def _merged(guess: Floats, hard: Bools, fresh: Floats, own: bool) -> Floats:
+    """The guess, and fresh noise in the lanes that are hard; `own`: nobody else holds the noise."""
     lanes = hard.nonzero()[0]
-    if fresh.dtype != np.float64 or fresh.shape != (len(lanes), guess.shape[1]):
+    if type(fresh) is not np.ndarray or fresh.dtype != np.float64:
+        raise TypeError
+    if fresh.shape != (len(lanes), guess.shape[1]):
         raise TypeError
     if len(lanes) == len(hard):
-        return fresh
+        return fresh if own else fresh.copy("K")
     value = guess.copy("K")
     if len(lanes):
         value.T[:, lanes] = fresh.T
@@ -263,17 +269,28 @@ def _with_newest(history: Any, newest: Any, kept: Ints | None) -> Any:
 
 
 def _costs(
-    m: PredictiveMechanism, eps_test: PerLane, eps_noise: PerLane
+    m: PredictiveMechanism, eps_test: PerLane, eps_noise: PerLane, threshold: PerLane
 ) -> tuple[PerLane, PerLane]:
     """What each outcome costs. The bound counts in whole quanta, and holds the worst case."""
-    easy, hard = m.decider.costs(eps_test, eps_noise)
-    if type(m.decider) not in _OUR_DECISIONS:
-        for cost in (easy, hard):
-            if not np.all(np.equal(m.bound.quantised(cost), cost)):
-                raise PartError("a decision must return costs that are sums of its epsilons")
-        if not np.all(np.greater_equal(easy, 0.0) & np.greater_equal(hard, easy)):
-            raise PartError("a decision must return costs 0 <= easy <= hard")
-    return easy, hard
+    if isinstance(m.decider, TestThenNoise):
+        return TestThenNoise.costs(m.decider, eps_test, eps_noise)
+    failure: BaseException | None = None
+    try:
+        easy, hard = m.decider.costs(read_only_copy(eps_test), read_only_copy(eps_noise))
+    except BaseException as broken:  # noqa: BLE001  # it may remember a secret
+        failure = broken
+    if failure is not None:
+        raise _without_text("decision", failure)
+    lanes = len(np.atleast_1d(threshold)) if np.ndim(threshold) else None
+    easy, hard = (_own_array("decision", cost, lanes) for cost in (easy, hard))
+    for cost in (easy, hard):
+        if not np.all(np.equal(m.bound.quantised(cost), cost)):
+            raise PartError("a decision must return costs that are sums of its epsilons")
+    if not np.all(np.greater_equal(easy, 0.0) & np.greater_equal(hard, easy)):
+        raise PartError("a decision must return costs 0 <= easy <= hard")
+    # Where nothing is asked and nothing drawn, nothing is paid.
+    free = np.equal(threshold, np.inf)
+    return np.where(free, 0.0, easy), np.where(free, 0.0, hard)
 
 
 def _guess(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
@@ -309,7 +326,9 @@ def _checked_plan(plan: Plan, lanes: int, ours: bool) -> tuple[PerLane, PerLane,
         if eps_test >= 0.0 < eps_noise and threshold == threshold:
             return eps_test, eps_noise, threshold  # numbers cannot be changed
     elif not ours:  # ours are made for this step
-        eps_test, eps_noise, threshold = (_own_array(number, lanes) for number in plan[:3])
+        eps_test, eps_noise, threshold = (
+            _own_array("budget manager", number, lanes) for number in plan[:3]
+        )
     paid = np.greater_equal(eps_test, 0.0) & np.greater(eps_noise, 0.0)
     wrong = np.not_equal(threshold, threshold)
     if np.count_nonzero(paid) < np.size(paid):
@@ -323,18 +342,19 @@ def _checked_plan(plan: Plan, lanes: int, ours: bool) -> tuple[PerLane, PerLane,
     return eps_test, eps_noise, threshold
 
 
-def _own_array(number: PerLane, lanes: int) -> PerLane:
+def _own_array(role: str, number: PerLane, lanes: int | None) -> PerLane:
+    """What a part returned, as a number or an array that it does not hold."""
     if type(number) is float:
         return number
     try:
         owned = np.array(number, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise PartError("the budget manager must plan numbers; nothing was released") from None
+        raise PartError(f"the {role} must return numbers; nothing was released") from None
     if owned.ndim == 0:
         return float(owned)
-    if owned.shape != (lanes,):
+    if lanes is not None and owned.shape != (lanes,):
         raise PartError(
-            f"the budget manager must plan numbers, or arrays of shape {(lanes,)}, "
+            f"the {role} must return numbers, or arrays of shape {(lanes,)}, "
             f"found shape {owned.shape}"
         )
     owned.setflags(write=False)

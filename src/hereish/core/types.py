@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,3 +30,15 @@ def all_finite(values: PerLane) -> bool:
     if isinstance(values, np.ndarray):
         return bool(np.count_nonzero(np.isfinite(values)) == values.size)
     return math.isfinite(values)
+
+
+def read_only_copy(public: Any) -> Any:
+    """Arrays, or tuples of them, as copies that nobody else holds and that cannot be written to."""
+    if isinstance(public, np.ndarray):
+        copied = public.copy("K")
+        copied.setflags(write=False)
+        return copied
+    if isinstance(public, tuple):
+        copies = [read_only_copy(part) for part in public]
+        return type(public)(*copies) if hasattr(public, "_fields") else tuple(copies)
+    return public

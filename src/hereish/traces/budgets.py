@@ -178,6 +178,8 @@ def sanitize_rows(
     back = inverse(order)
     fields = ("value", "released", "hard", "eps_test", "eps_noise", "threshold")
     columns = {name: getattr(out, name)[back] for name in fields}
+    if out.charged is not None:
+        columns["charged"] = out.charged[back]
     return dataclasses.replace(out, **columns, guarantee=guarantee)
 
 
