@@ -112,7 +112,7 @@ class StudyOptions:
         _WHAT,
         "--samples",
         type=click.IntRange(1),
-        help="Per trace, or runs of each sampled one. 10 if not given.",
+        help="Query traces per trajectory, or runs of each trace of --sampled. 10 if not given.",
     ),
     PRIVACY_OPTIONS,
     option(SPENDING, "--accuracy", default="3km", show_default=True, help="Of the fixed utility."),

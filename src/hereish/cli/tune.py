@@ -117,8 +117,8 @@ class SearchOptions:
         type=click.Choice(["off", "hard", "tested", "any"]),
         default="any",
         show_default=True,
-        help="Never skip a test; for a while after fresh noise; also after a passed test; the "
-        "best of these.",
+        help="When tests may be skipped. off: never; hard: for a while after fresh noise; tested: "
+        "also after a passed test; any: whichever of these does best.",
     ),
 )
 @input_options()

@@ -55,7 +55,7 @@ class MechanismSettings:
         if self.mechanism == "independent":
             if self.skip_kmh is not None:
                 raise ParameterError(
-                    "a skip speed (--skip-speed) spares tests, and independent noise has none"
+                    "a skip speed (--skip-speed) skips tests, and independent noise has none"
                 )
             return independent(
                 self.privacy, reports=self.reports, accuracy_m=self.accuracy_m, **given

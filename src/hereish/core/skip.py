@@ -1,4 +1,4 @@
-"""When to spare the test: rules on public data alone.
+"""When to skip the test: rules on public data alone.
 
 A skip rule is called `(run, at_s, plan) -> bool per lane`. Where it says True the guess is
 released untested and free. Without a guess there is nothing to skip to: noise is drawn.

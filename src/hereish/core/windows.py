@@ -114,7 +114,7 @@ def _days(zone: str, low_s: float, high_s: float) -> tuple[int, Floats]:
         if table[0] <= first and last < table[0] + len(table[1]):
             return table
         first, last = min(first, table[0]), max(last, table[0] + len(table[1]) - 1)
-    # A week to spare, so that a live session builds a table a week; and never a falling one,
+    # A week to spare, so that a live session builds one table per week; and never a falling one,
     # although a clock set back over midnight repeats a date.
     starts = np.array([_midnight_s(zone, day) for day in range(first, last + 8)])
     table = _midnights[zone] = first, np.maximum.accumulate(starts)

@@ -94,7 +94,7 @@ def test_a_policy_of_a_newer_version_is_refused() -> None:
         ({"time_zone": "Moon/Crater"}, "IANA name"),
         ({"time_zone": "Moon/Crater", "window": "3600"}, "IANA name"),
         ({"reports": 30, "accuracy_m": 3000.0}, "either an accuracy .* or a number of reports"),
-        ({"mechanism": "independent", "skip_kmh": 30.0}, "spares tests"),
+        ({"mechanism": "independent", "skip_kmh": 30.0}, "skips tests"),
         ({"accuracy_m": 10.0}, "the whole budget is"),
         ({"level": -1.0}, "level must be"),
     ],
