@@ -114,11 +114,12 @@ class TestThenNoise(ABC):
         if not all_tested:  # whatever the test says of thresholds that ask nothing
             close = np.where(np.isfinite(threshold), close, np.equal(threshold, np.inf))  # [C8]
         hard = fits & ~close
-        lanes = hard.nonzero()[0]
-        if len(lanes) == len(hard):  # saves picking lanes
-            return hard, space.noise(x, eps_noise, u[:, tests:])  # [C9]
-        if not len(lanes):
+        count = np.count_nonzero(hard)
+        if not count:
             return hard, x[:0]
+        if count == len(hard):  # saves picking lanes
+            return hard, space.noise(x, eps_noise, u[:, tests:])  # [C9]
+        lanes = hard.nonzero()[0]
         drawn = space.noise(
             _rows(x, lanes), _of(eps_noise, lanes), _rows(u[:, tests:], lanes)
         )  # [C10]

@@ -81,6 +81,7 @@ class PredictiveMechanism:
     test: InitVar[Decision | ClosenessFunction | None] = None
     bound: Bound = field(init=False, repr=False, compare=False)
     decider: Decision = field(init=False, repr=False, compare=False)
+    draws_after_test: bool = field(init=False, repr=False, compare=False)
     uniforms: int = field(init=False, repr=False, compare=False)
     memory: int = field(init=False, repr=False, compare=False)
     needs_history: bool = field(init=False, repr=False, compare=False)
@@ -120,6 +121,7 @@ class PredictiveMechanism:
             "window": as_window(self.window),
             "bound": Bound(self.privacy.eps_per_m),
             "decider": decider,
+            "draws_after_test": isinstance(decider, TestThenNoise),
             "uniforms": decider.uniforms + space.uniforms,
             "memory": prediction.memory,
             "needs_history": any(part.needs_history for part in parts),

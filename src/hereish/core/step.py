@@ -154,8 +154,8 @@ def decide(m: PredictiveMechanism, prepared: Prepared, x: Floats, u: Floats) -> 
             asked = Question(
                 x, guess, eps_test * scale, eps_noise * scale, threshold, prepared.all_tested, fits
             )  # [S5]
-            if isinstance(m.decider, TestThenNoise):
-                hard, fresh = TestThenNoise.decide(m.decider, m.space, asked, u)  # [S6]
+            if m.draws_after_test:
+                hard, fresh = TestThenNoise.decide(m.decider, m.space, asked, u)  # type: ignore[arg-type]  # it is one  # [S6]
             else:
                 answer = m.decider.decide(m.space, read_only_copy(asked), read_only_copy(u))
                 hard, fresh = _checked_outcome(prepared, *answer)  # [S7]
@@ -172,7 +172,8 @@ def decide(m: PredictiveMechanism, prepared: Prepared, x: Floats, u: Floats) -> 
         if m.on_exhausted == "predict":
             released = fits | prepared.known
         value[~released] = np.nan
-    cost = np.where(hard, cost_hard, cost_easy)  # [S8]
+    # Exact: both are whole quanta.
+    cost = np.asarray(cost_easy + (cost_hard - cost_easy) * hard)  # [S8]
     for shared in (value, hard):  # with the run
         shared.setflags(write=False)
     release = Release(
@@ -211,16 +212,16 @@ def _checked_outcome(prepared: Prepared, hard: Bools, fresh: Floats) -> tuple[Bo
 
 def _merged(guess: Floats, hard: Bools, fresh: Floats, own: bool) -> Floats:
     """The guess, and fresh noise in the lanes that are hard; `own`: nobody else holds the noise."""
-    lanes = hard.nonzero()[0]
+    count = np.count_nonzero(hard)
     if type(fresh) is not np.ndarray or fresh.dtype != np.float64:
         raise TypeError
-    if fresh.shape != (len(lanes), guess.shape[1]):
+    if fresh.shape != (count, guess.shape[1]):
         raise TypeError
-    if len(lanes) == len(hard):
+    if count == len(hard):
         return fresh if own else fresh.copy("K")
     value = guess.copy("K")
-    if len(lanes):
-        value.T[:, lanes] = fresh.T
+    if count:
+        value.T[:, hard.nonzero()[0]] = fresh.T
     return value
 
 
@@ -272,8 +273,8 @@ def _costs(
     m: PredictiveMechanism, eps_test: PerLane, eps_noise: PerLane, threshold: PerLane
 ) -> tuple[PerLane, PerLane]:
     """What each outcome costs. The bound counts in whole quanta, and holds the worst case."""
-    if isinstance(m.decider, TestThenNoise):
-        return TestThenNoise.costs(m.decider, eps_test, eps_noise)
+    if m.draws_after_test:
+        return eps_test, eps_test + eps_noise  # as `TestThenNoise.costs` has it
     failure: BaseException | None = None
     try:
         easy, hard = m.decider.costs(read_only_copy(eps_test), read_only_copy(eps_noise))
