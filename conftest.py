@@ -26,11 +26,9 @@ QUICK = (
     "tests/cli/test_units.py",
     "tests/client/test_client_*.py",
     "tests/core/test_*.py",
-    "tests/core/contract/test_hostile_[d-p]*.py",
     "tests/evaluation/test_break_even.py",
     "tests/gateway/admin/test_destinations.py",
     "tests/gateway/http/protocols/test_o[vw]*.py",
-    "tests/traces/test_f*.py",
     "tests/traces/test_validate.py",
     "tests/traces/formats/test_geojson_*.py",
 )
