@@ -21,9 +21,14 @@ from hereish.core.mechanism import (
     fixed_utility,
     independent,
 )
-from hereish.core.prediction import Parrot, Past, Prediction, lift, prediction
+from hereish.core.noise_first import NoiseFirst
+from hereish.core.pacing import Paced, Quiet, Steady, Tolerance
+from hereish.core.places import PlaceMemory
+from hereish.core.prediction import Parrot, Past, Prediction, Tracker, lift, prediction
+from hereish.core.presets import PresetNumbers, steady, whole_day
 from hereish.core.privacy import Privacy
 from hereish.core.randomness import KeyedDraws, SecureDraws, SeededDraws
+from hereish.core.remap import Prior, PriorRemap, Remap
 from hereish.core.run import Run
 from hereish.core.session import Report, Session
 from hereish.core.settings import MechanismSettings
@@ -67,17 +72,25 @@ __all__ = [
     "Line",
     "MechanismSettings",
     "NoReset",
+    "NoiseFirst",
+    "Paced",
     "ParameterError",
     "Parrot",
     "PartError",
     "Past",
+    "PlaceMemory",
     "Plan",
     "Plane",
     "PointError",
     "Prediction",
     "PredictiveMechanism",
+    "PresetNumbers",
+    "Prior",
+    "PriorRemap",
     "Privacy",
     "Question",
+    "Quiet",
+    "Remap",
     "Report",
     "Run",
     "Sanitized",
@@ -89,7 +102,10 @@ __all__ = [
     "Space",
     "Sphere",
     "StateError",
+    "Steady",
     "TestThenNoise",
+    "Tolerance",
+    "Tracker",
     "Window",
     "budget_manager",
     "closeness_test",
@@ -100,4 +116,6 @@ __all__ = [
     "prediction",
     "sanitize",
     "skip_rule",
+    "steady",
+    "whole_day",
 ]

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from hereish import synthetic
 from hereish.core.batch import Sanitized, sanitize
 from hereish.core.mechanism import PredictiveMechanism, fixed_rate, fixed_utility, independent
+from hereish.core.presets import whole_day
 from hereish.core.privacy import Privacy
 from hereish.core.session import NOT_PRIVATE
 from hereish.core.skip import SkipBySpeed
@@ -38,7 +39,7 @@ REPETITIONS = 200
 PERSON = 2  # whose day is drawn
 _NAMED_STOPS = {"home": 18, "work": -18, "shop": 18, "visit": -18}  # points above the stop
 # The rows of the table that are drawn.
-INDEPENDENT, PREDICTIVE = "independent, 3 km", "predictive with skip (30 km/h), 3 km"
+INDEPENDENT, WHOLE_DAY = "independent, 3 km", "whole day (the default)"
 
 
 def mechanisms() -> dict[str, PredictiveMechanism]:
@@ -46,9 +47,12 @@ def mechanisms() -> dict[str, PredictiveMechanism]:
     skip = SkipBySpeed(30.0)
     restarted = SkipBySpeed(30.0, since="tested")
     return {
+        WHOLE_DAY: whole_day(PRIVACY, window=WINDOW),
         INDEPENDENT: independent(PRIVACY, accuracy_m=3000.0, window=WINDOW),
         "predictive, 3 km": fixed_utility(PRIVACY, 3000.0, window=WINDOW),
-        PREDICTIVE: fixed_utility(PRIVACY, 3000.0, skip=skip, window=WINDOW),
+        "predictive with skip (30 km/h), 3 km": fixed_utility(
+            PRIVACY, 3000.0, skip=skip, window=WINDOW
+        ),
         "predictive, skip restarted, 3 km": fixed_utility(
             PRIVACY, 3000.0, skip=restarted, window=WINDOW
         ),
@@ -113,8 +117,9 @@ def introduction(day: synthetic.Sample) -> str:
         "where they are.",
         f"The promise is the same in every row. For {WINDOW.covers()} of one person: {PRIVACY}. "
         "Reporting stops when the next report might not fit the budget.",
-        "3 km: fresh noise is within 3 km nine times in ten, and reports go on while the budget "
-        "lasts. 30 reports: the budget is planned for that many, as accurate as it allows.",
+        "Whole day: the budget is spent by the clock, so that it lasts until midnight. 3 km: fresh "
+        "noise is within 3 km nine times in ten, and reports go on while the budget lasts. "
+        "30 reports: the budget is planned for that many, as accurate as it allows.",
     )
 
 
@@ -123,9 +128,10 @@ def explanation() -> str:
     return _paragraphs(
         "The predictive mechanism repeats its last report while a private test finds that near "
         "enough, and draws fresh noise only when it is not. For the same promise that gives more "
-        "reports at 3 km, and smaller errors at 30 reports. With skip it spares the test too, "
-        "while nobody at 30 km/h could have gone 3 km since the noise was drawn; restarted: since "
-        "the last passed test.",
+        "reports at 3 km, and smaller errors at 30 reports. The default also draws the noise "
+        "first, so that a failed test costs nothing extra, and remembers places. With skip the "
+        "test is spared too, while nobody at 30 km/h could have gone 3 km since the noise was "
+        "drawn; restarted: since the last passed test.",
         f"Numbers are for one person and day, averaged over {REPETITIONS} sanitisations with "
         "noise of their own, so that they are no accident of one draw. (With a real trace each "
         "would cost a budget of its own.) Errors are those of the reports made, and compare them "
@@ -153,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.seed is not None:
         print(f"\n{NOT_PRIVATE} That is what --seed is for.")
     try:
-        figure = draw(day, results[PREDICTIVE], results[INDEPENDENT])
+        figure = draw(day, results[WHOLE_DAY], results[INDEPENDENT])
     except ImportError:
         print("\nNo picture: it needs matplotlib. Get it with: pip install 'hereish[plot]'")
         return 0
@@ -176,7 +182,7 @@ def draw(day: synthetic.Sample, predictive: DemoResult, independent_noise: DemoR
     rows = slice(*day.offsets[PERSON : PERSON + 2])
     route_km = synthetic.to_metres(day.routes[PERSON]) / 1000.0
     true_km = synthetic.to_metres(day.points[rows]) / 1000.0
-    results = {"Prediction, with skip": predictive, "Independent noise": independent_noise}
+    results = {"Prediction, for the whole day": predictive, "Independent noise": independent_noise}
     traces = {
         name: maps.ReleasedTrace(
             true_km, synthetic.to_metres(result.out.value[rows]) / 1000.0, result.out.kind[rows]

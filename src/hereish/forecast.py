@@ -8,33 +8,33 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from hereish import synthetic
-from hereish.core.batch import sanitize
-from hereish.core.decision import TestThenNoise
+from hereish._made_up_days import MadeUpReports, ReportSchedule, spends_by_the_clock
+from hereish.core.decision import Decision, Question
 from hereish.core.mechanism import PredictiveMechanism
-from hereish.core.randomness import SeededDraws
+from hereish.core.pacing import Paced, Steady
 from hereish.core.run import Run
 from hereish.core.spaces import Space, Sphere
-from hereish.core.step import prepare
-from hereish.core.types import Bools, Floats, Ints, PerLane
-from hereish.core.windows import Day, Every, NoReset
+from hereish.core.step import Prepared, prepare
+from hereish.core.types import Bools, Floats, PerLane, take_numbers, take_rows
+from hereish.core.windows import Day
 from hereish.errors import ParameterError
 
 APART_M = (50.0, 100.0, 1000.0)
 ORDINARY_DAY = date(2025, 6, 3)  # a Tuesday; no clock anywhere is set on it or on the day before
 PEOPLE = 200
-_SEED = 1  # of the made-up people and of the noise in a forecast; nobody's secret
-_DAY_S = 86400.0
+# Fewer of them where budgets last for very many reports, so that a forecast takes seconds.
+_FEWEST_PEOPLE = 10
+_MOST_STEPS = 100_000
 _FIX_S = 10.0  # how often a phone reports where no interval holds it back
-_MOST_REPORTS = 1500  # looked ahead: a month of a report every half hour
-_MOST_WINDOWS = 12  # of one forecast, spread over a day
-_CHUNK = 64  # reports between two looks at whether anybody has budget left
+_OFTEN_S = 60.0  # reports more often than that are forecast as one per minute, if by the clock
+_HALF_HOUR_S = 1800.0
+_PARTS = 4  # of a window, whose errors are told apart
 
 
 @dataclass(frozen=True)
@@ -50,17 +50,23 @@ class Distinguishability:
 
 @dataclass(frozen=True)
 class Outlook:
-    """The first plan of a mechanism, as its user sees it. Distances are of fresh noise."""
+    """The first plan of a mechanism, as its user sees it. Distances are of fresh noise.
+
+    Costs are shares of the whole budget. A manager that spends by the clock plans anew for each
+    report: its numbers are those of the first report of a window that is not in quiet hours, half
+    an hour after the last one.
+    """
 
     eps_per_m: float
     noise_mean_m: float
     noise_90_m: float
-    cost_of_noise: float  # as a share of the whole budget, like the next one
+    cost_of_noise: float
     cost_of_test: float
+    cost_of_worst: float  # of a report with a guess: what must be left for it
     threshold_m: float | None
-    reports_if_all_are_hard: int
-    reports_if_all_are_easy: int | None  # None where easy reports are not tested, or there are none
-    reports_of_independent_noise: int
+    reports_if_all_are_hard: int | None  # None where plans change, so that there is no such number
+    reports_if_all_are_easy: int | None  # and where easy reports are not tested, or there are none
+    reports_of_independent_noise: int  # of the same size
     break_even: float | None
     tells: tuple[Distinguishability, ...]
     covers: str
@@ -70,30 +76,55 @@ def outlook(mechanism: PredictiveMechanism, apart_m: Sequence[float] = APART_M) 
     """What to expect of a mechanism, from its first plan; a plan may change with the run."""
     m = mechanism
     total, dim = m.bound.total, m.dim
-    seen = Run.empty(1, dim, m.memory)
-    # The plan for a second report: there is a guess, so there is a test.
-    guess = m.space.snap(np.zeros((1, dim)))
-    seen = seen._replace(values=np.broadcast_to(guess[:, None], seen.values.shape))
-    plan = prepare(m, seen, np.zeros(1))
-    eps_noise, eps_test = _first_number(plan.eps_noise), _first_number(plan.eps_test)
-    threshold = _first_number(plan.threshold)
+    first, then = _first_plans(m)
+    eps_noise, eps_test = _first_number(then.eps_noise), _first_number(then.eps_test)
+    easy, hard = _first_number(then.cost_easy), _first_number(then.cost_hard)
+    left = total - _first_number(first.cost_hard)
+    threshold = _first_number(then.threshold)
     drawn = eps_noise * m.space.claim_factor
+    varies = isinstance(m.budget, Paced) or (isinstance(m.budget, Steady) and m.budget.settle > 0.0)
+    no_easy = varies or isinstance(m.budget, Steady) or easy == 0.0
     return Outlook(
         eps_per_m=m.privacy.eps_per_m,
         noise_mean_m=(2.0 if dim > 1 else 1.0) / drawn,  # of Gamma(2), or of one exponential
         noise_90_m=m.space.c_noise(0.9) / drawn,
         cost_of_noise=eps_noise / total,
         cost_of_test=eps_test / total,
+        cost_of_worst=hard / total,
         threshold_m=threshold if math.isfinite(threshold) else None,
-        reports_if_all_are_hard=_reports_that_fit(total - eps_noise, eps_noise + eps_test) + 1,
+        reports_if_all_are_hard=None if varies else 1 + _reports_that_fit(left, hard),
+        # Each of them must leave room for a hard one.
         reports_if_all_are_easy=(
-            _reports_that_fit(total - 2 * eps_noise, eps_test) + 1 if eps_test > 0.0 else None
+            None if no_easy else 1 + _reports_that_fit(left - hard + easy, easy)
         ),
         reports_of_independent_noise=_reports_that_fit(total, eps_noise),
         break_even=m.break_even,
         tells=tuple(_distinguish(m.privacy.eps_per_m, apart) for apart in apart_m),
         covers=m.window.covers(),
     )
+
+
+def _first_plans(m: PredictiveMechanism) -> tuple[Prepared, Prepared]:
+    """What the first report ever may cost, and another one at that time, which has a guess."""
+    at_s = np.array([_first_moment_s(m)])
+    empty = Run.empty(1, m.dim, m.memory, width=m.width)
+    guess = m.space.snap(np.zeros((1, m.dim)))
+    seen = empty._replace(values=np.broadcast_to(guess[:, None], empty.values.shape))
+    if isinstance(m.budget, (Paced, Steady)):  # what it asks depends on when it asked last
+        last_s = at_s - _HALF_HOUR_S
+        times_s = np.broadcast_to(last_s[:, None], empty.times_s.shape)
+        seen = seen._replace(times_s=times_s, tested_at_s=last_s)
+    return prepare(m, empty, at_s), prepare(m, seen, at_s)
+
+
+def _first_moment_s(m: PredictiveMechanism) -> float:
+    """When a window begins, or its quiet hours are over."""
+    zone = ZoneInfo(m.window.time_zone if isinstance(m.window, Day) else "UTC")
+    midnight_s = datetime.combine(ORDINARY_DAY, time(), tzinfo=zone).timestamp()
+    quiet = m.budget.quiet if isinstance(m.budget, Paced) else None
+    if quiet is None or not quiet.covers(np.array([midnight_s]))[0]:
+        return midnight_s
+    return datetime.combine(ORDINARY_DAY, quiet.ends, tzinfo=ZoneInfo(quiet.time_zone)).timestamp()
 
 
 def _first_number(value: object) -> float:
@@ -123,13 +154,25 @@ class End:
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """How long a budget lasts. An end that is None does not come before the window is over.
+class ExpectedError:
+    """How far releases lie from the truth in a part of the windows; None where there are none."""
 
-    The ends with a guess in their name are exact: they say what happens if every guess fails, or
-    passes. For independent noise, and for fixed utility without a skip rule, no day ends sooner, or
-    later; elsewhere a mixture may. The others are of made-up ordinary days
-    (`hereish.synthetic.whereabouts`), on which the mechanism was run with seeded noise.
+    from_s: float  # after the first report of the window
+    until_s: float
+    at: str | None  # the local time when that part begins, where a window is a day
+    mean_m: float | None
+    within_90_m: float | None  # nine out of ten
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How long a budget lasts, and how far off its reports are.
+
+    An end that is None does not come before the window is over. The ends with a guess in their name
+    are exact: they say what happens if every guess fails, or passes. For noise of one size without
+    a skip rule no day ends sooner, or later; elsewhere a mixture may. The other ends, and the
+    errors, are of made-up ordinary days (`hereish.synthetic`), on which the mechanism was run with
+    seeded noise.
     """
 
     covers: str
@@ -142,11 +185,16 @@ class Forecast:
     ends_if_every_guess_passes: End | None
     lasts_share: float | None
     """Of the windows, those whose budget is not spent before they are over; None if that is not
-    known, since the interval is not or the window goes on beyond what was looked at."""
+    known, since the interval is not, and matters, or the window goes on beyond what was looked
+    at."""
     looked_ahead: int
     """Reports: whatever ends is None has not ended after so many."""
     days: int
     """How many made-up days it is based on."""
+    error: ExpectedError
+    """Of all reports of a window that were made."""
+    error_by_part: tuple[ExpectedError, ...]
+    """Of those of each quarter of it."""
 
 
 def forecast(
@@ -165,20 +213,25 @@ def forecast(
 
     The day before is reported too, so that there is a release to guess from.
     """
-    m, schedule = _schedule(mechanism, interval_s, time_zone, day, first_report_s)
-    made, lasts = schedule.simulate(m, PEOPLE)
+    m, every_report = _schedule(mechanism, interval_s, time_zone, day, first_report_s)
+    schedule = every_report
+    if spends_by_the_clock(m) and schedule.interval_s < _OFTEN_S:
+        # Tests cost the same per hour then, and a forecast takes seconds.
+        _, schedule = _schedule(mechanism, _OFTEN_S, time_zone, day, first_report_s)
+    people = _people(m, schedule)
+    simulated = schedule.simulate(m, people)
+    made, lasts, _ = simulated
     after_s = np.where(lasts, np.inf, made * schedule.interval_s)
     order = np.argsort(after_s, kind="stable")
     last = len(order) - 1
 
-    def end(reports: int, ended: bool) -> End | None:
+    def end(made: int, ended: bool, by: ReportSchedule = schedule) -> End | None:
         if not ended:
             return None
-        refused_s = reports * schedule.interval_s
+        refused_s = made * by.interval_s
+        reports = math.floor(refused_s / every_report.interval_s)
         known = interval_s > 0.0
-        return End(
-            reports, refused_s if known else None, schedule.clock(refused_s) if known else None
-        )
+        return End(reports, refused_s if known else None, by.clock(refused_s) if known else None)
 
     def share(part: float) -> End | None:
         # Rounded towards the pessimist at both ends of the range.
@@ -186,8 +239,10 @@ def forecast(
         return end(int(made[which]), not lasts[which])
 
     def if_every_guess(passes: bool) -> End | None:
-        reports, over = schedule.simulate(replace(m, decision=_EveryGuess(passes)), 1)
-        return end(int(reports[0]), not over[0])
+        by = schedule if passes else every_report  # fresh noise for each report soon ends
+        decision = _EveryGuess(m.decider, passes)
+        reports, over, _ = by.simulate(replace(m, decision=decision), 1)
+        return end(int(reports[0]), not over[0], by)
 
     return Forecast(
         covers=m.window.covers(),
@@ -198,10 +253,43 @@ def forecast(
         ends_typical=share(0.5),
         ends_late=share(0.9),
         ends_if_every_guess_passes=if_every_guess(True),
-        lasts_share=_share_that_lasts(schedule, lasts) if interval_s > 0.0 else None,
-        looked_ahead=schedule.looked_ahead,
-        days=PEOPLE,
+        lasts_share=_share_that_lasts(m, schedule, lasts, interval_s),
+        looked_ahead=every_report.looked_ahead,
+        days=people,
+        error=_expected_error(schedule, simulated, 0, schedule.looked_ahead),
+        error_by_part=tuple(
+            _expected_error(schedule, simulated, first, last)
+            for first, last in pairwise(_part_bounds(schedule.looked_ahead))
+        ),
     )
+
+
+def _part_bounds(reports: int) -> list[int]:
+    """The first report of each part of a window, and the end."""
+    parts = min(_PARTS, reports)
+    return [round(reports * number / parts) for number in range(parts + 1)]
+
+
+def _expected_error(
+    schedule: ReportSchedule, simulated: MadeUpReports, first: int, last: int
+) -> ExpectedError:
+    error_m = simulated.error_m[:, first:last]
+    error_m = error_m[np.isfinite(error_m)]
+    from_s = first * schedule.interval_s
+    return ExpectedError(
+        from_s,
+        last * schedule.interval_s,
+        schedule.clock(from_s),
+        float(error_m.mean()) if len(error_m) else None,
+        float(np.quantile(error_m, 0.9)) if len(error_m) else None,
+    )
+
+
+def _people(m: PredictiveMechanism, schedule: ReportSchedule) -> int:
+    """How many people are made up. Budgets that are spent by the number soon end."""
+    if not spends_by_the_clock(m):
+        return PEOPLE
+    return max(_FEWEST_PEOPLE, min(PEOPLE, _MOST_STEPS // len(schedule)))
 
 
 def lasts_share(
@@ -209,11 +297,17 @@ def lasts_share(
 ) -> float | None:
     """The `lasts_share` of a forecast alone, sooner: to try many settings."""
     m, schedule = _schedule(mechanism, interval_s, time_zone, ORDINARY_DAY, 0.0)
-    _, lasts = schedule.simulate(m, PEOPLE)
-    return _share_that_lasts(schedule, lasts) if interval_s > 0.0 else None
+    if spends_by_the_clock(m) and schedule.interval_s < _OFTEN_S:
+        _, schedule = _schedule(mechanism, _OFTEN_S, time_zone, ORDINARY_DAY, 0.0)
+    lasts = schedule.simulate(m, _people(m, schedule)).lasts
+    return _share_that_lasts(m, schedule, lasts, interval_s)
 
 
-def _share_that_lasts(schedule: _ReportSchedule, lasts: Bools) -> float | None:
+def _share_that_lasts(
+    m: PredictiveMechanism, schedule: ReportSchedule, lasts: Bools, interval_s: float
+) -> float | None:
+    if interval_s == 0.0 and not spends_by_the_clock(m):
+        return None
     return None if schedule.cut and lasts.any() else float(np.mean(lasts))
 
 
@@ -223,7 +317,7 @@ def _schedule(
     time_zone: str,
     day: date,
     first_report_s: float,
-) -> tuple[PredictiveMechanism, _ReportSchedule]:
+) -> tuple[PredictiveMechanism, ReportSchedule]:
     if not isinstance(mechanism.space, Sphere):
         raise ParameterError(
             "a forecast is made on days of people, in latitude and longitude; found "
@@ -234,115 +328,28 @@ def _schedule(
     m = replace(mechanism, on_exhausted="stop")  # the budget ends when it does, whatever follows
     zone = m.window.time_zone if isinstance(m.window, Day) else time_zone
     Day(zone)  # raises with a message if there is no such time zone
-    return m, _ReportSchedule(m, interval_s or _FIX_S, ZoneInfo(zone), day, first_report_s)
+    return m, ReportSchedule(m, interval_s or _FIX_S, ZoneInfo(zone), day, first_report_s)
 
 
 @dataclass(frozen=True)
-class _EveryGuess(TestThenNoise):
-    """In place of the private test: every guess that would be tested passes, or fails."""
+class _EveryGuess:
+    """In place of a private decision, at its price: every guess that it would test passes, or
+    fails."""
 
+    decider: Decision
     passes: bool
     uniforms = 1
     private = False
 
-    def __call__(
-        self, space: Space, x: Floats, guess: Floats, eps: PerLane, threshold: PerLane, u: Floats
-    ) -> Bools:
-        tested = np.isfinite(np.broadcast_to(threshold, (len(x),)))
-        return np.where(tested, self.passes, np.equal(threshold, np.inf))
+    def costs(self, eps_test: PerLane, eps_noise: PerLane) -> tuple[PerLane, PerLane]:
+        return self.decider.costs(eps_test, eps_noise)
 
-    def c_test(self, delta: float) -> float:
-        return 0.0  # it has no noise
-
-
-class _ReportSchedule:
-    """The reports of made-up people: when they are made, and from where."""
-
-    def __init__(
-        self,
-        m: PredictiveMechanism,
-        interval_s: float,
-        zone: ZoneInfo,
-        day: date,
-        first_report_s: float,
-    ) -> None:
-        self.interval_s = interval_s
-        self.cut = isinstance(m.window, NoReset)  # whether a window goes on beyond its last report
-        self.zone = zone
-        self._daily = isinstance(m.window, Day)
-        midnight_s = [
-            datetime.combine(day + timedelta(days=n), time(), tzinfo=zone).timestamp()
-            for n in (-1, 0, 1)
-        ]
-        start_s = midnight_s[1] + first_report_s
-        if isinstance(m.window, Day):
-            parts = [
-                np.arange(begin + first_report_s, end, interval_s)
-                for begin, end in pairwise(midnight_s)
-            ]
-            self._at_s = np.concatenate(parts)
-        elif isinstance(m.window, NoReset):
-            self._at_s = start_s + interval_s * np.arange(_MOST_REPORTS)
-        else:
-            length_s = _DAY_S  # of windows of unknown length
-            if isinstance(m.window, Every):
-                length_s = m.window.duration.total_seconds()
-                start_s = math.ceil(start_s / length_s) * length_s
-            reports = math.ceil(length_s * math.ceil(_DAY_S / length_s) / interval_s)
-            before = math.ceil(min(length_s, _DAY_S) / interval_s)
-            self.cut = reports > _MOST_REPORTS
-            numbers = np.arange(-before, min(reports, _MOST_REPORTS))
-            self._at_s = start_s + interval_s * numbers
-        self._start_s = start_s
-        index = m.window.index(self._at_s)
-        bounds = [0, len(self._at_s)]
-        if index is not None:
-            bounds[1:1] = [int(i) for i in np.flatnonzero(np.diff(index)) + 1]
-        self._windows = list(pairwise(bounds))
-        counted = [i for i, (a, _) in enumerate(self._windows) if self._at_s[a] >= start_s]
-        self._counted = counted[:: math.ceil(len(counted) / _MOST_WINDOWS)]
-        self.looked_ahead = max(b - a for a, b in (self._windows[i] for i in self._counted))
-
-    def clock(self, after_s: float) -> str | None:
-        """The local time so long after the first report, where a window is a day."""
-        if not self._daily:
-            return None
-        return datetime.fromtimestamp(self._start_s + after_s, self.zone).strftime("%H:%M")
-
-    def simulate(self, m: PredictiveMechanism, people: int) -> tuple[Ints, Bools]:
-        """For each person and window: the reports that were made, and whether it lasted for all."""
-        run = m.run(people)
-        draws = SeededDraws(_SEED)
-        made, lasts = [], []
-        for number, (begin, end) in enumerate(self._windows):
-            # A window that is not counted only leaves a release to guess from.
-            if number not in self._counted and number + 1 not in self._counted:
-                continue
-            reports = np.zeros(people, dtype=np.int64)
-            due = 0
-            for first in range(begin, end, _CHUNK):
-                at_s = self._at_s[first : min(first + _CHUNK, end)]
-                places = synthetic.whereabouts(people, _SEED, self._clock_s(at_s))
-                out = sanitize(
-                    m,
-                    places.reshape(-1, 2),
-                    np.tile(at_s, people),
-                    len(at_s) * np.arange(people + 1),
-                    draws=draws,
-                    run=run,
-                )
-                released = out.released.reshape(people, -1)
-                reports += released.sum(axis=1)
-                due += len(at_s)
-                run = run if out.run is None else out.run
-                if not released[:, -1].any():
-                    break  # nobody has any left
-            if number in self._counted:
-                made.append(reports)
-                lasts.append(reports == due)
-        return np.concatenate(made), np.concatenate(lasts)
-
-    def _clock_s(self, at_s: Floats) -> Floats:
-        """Seconds of the local clock since midnight."""
-        local = [datetime.fromtimestamp(moment, self.zone) for moment in at_s]
-        return np.array([t.hour * 3600.0 + t.minute * 60.0 + t.second for t in local])
+    def decide(self, space: Space, asked: Question, u: Floats) -> tuple[Bools, Floats]:
+        tested = np.isfinite(asked.threshold)
+        hard = asked.open & np.where(tested, not self.passes, np.less(asked.threshold, 0.0))
+        lanes = hard.nonzero()[0]
+        if not len(lanes):
+            return hard, asked.x[:0]
+        eps_noise = take_numbers(asked.eps_noise, lanes)
+        noise = space.noise(take_rows(asked.x, lanes), eps_noise, take_rows(u[:, 1:], lanes))
+        return hard, noise

@@ -37,6 +37,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from hereish.core.decision import LaplaceTest, TestThenNoise
+from hereish.core.noise_first import NoiseFirst
 from hereish.core.privacy import positive
 from hereish.core.spaces import Sphere, find_point_outside
 from hereish.core.types import Floats, Kind
@@ -55,7 +56,8 @@ class ReportLike(Protocol):
     """What is read of a report: a `hereish.Report`, or one of the gateway's.
 
     Besides these, `threshold` (±inf if there was no test) or `threshold_m` (None if there was
-    none), and for a query `value` or `lat` and `lon`.
+    none), `noise_first` and `moves_noise` where they are not False and 0, and for a query `value`
+    or `lat` and `lon`.
     """
 
     @property
@@ -185,25 +187,31 @@ def nearby(
 def _error_radius_m(
     report: ReportLike, share: float, sphere: Sphere, test: TestThenNoise | None
 ) -> float | None:
-    eps_test, eps_noise, threshold = _read_plan(report)
+    eps_test, eps_noise, threshold, noise_first, moves_noise = _read_plan(report)
     factor = sphere.claim_factor  # noise and test are drawn with eps times this
     if report.kind == Kind.HARD and eps_noise > 0.0:
         rounding_m = 10.0**-sphere.decimals * _LONGEST_DEGREE_M
-        great_circle_m = sphere.c_noise(share) / (eps_noise * factor) + rounding_m
+        away = sphere.c_noise(share) / factor + moves_noise
+        great_circle_m = away / eps_noise + rounding_m
     elif report.kind == Kind.EASY and eps_test > 0.0 and threshold is not None:
-        c_test = getattr(test, "c_test", LaplaceTest().c_test)(share)
+        if noise_first:
+            c_test = NoiseFirst.c_test(share, eps_test / eps_noise)
+        else:
+            c_test = getattr(test, "c_test", LaplaceTest().c_test)(share)
         # A guess was rounded before it was tested. Thresholds may be below 0, distances may not.
         great_circle_m = max(0.0, threshold + c_test / (eps_test * factor))
     else:
         return None
     # Geodesics are longer than great circles by at most 0.45 %; this is 0.56 %, see `reach`.
-    return great_circle_m / factor
+    return great_circle_m / factor if math.isfinite(great_circle_m) else None
 
 
 class _Plan(NamedTuple):
     eps_test: float
     eps_noise: float
     threshold: float | None  # None if there was no test
+    noise_first: bool
+    moves_noise: float
 
 
 def _read_plan(report: ReportLike) -> _Plan:
@@ -216,7 +224,13 @@ def _read_plan(report: ReportLike) -> _Plan:
     threshold = getattr(report, "threshold", getattr(report, "threshold_m", None))
     if threshold is not None and not math.isfinite(threshold):
         threshold = None
-    return _Plan(float(report.eps_test), float(report.eps_noise), threshold)
+    return _Plan(
+        float(report.eps_test),
+        float(report.eps_noise),
+        threshold,
+        bool(getattr(report, "noise_first", False)),
+        float(getattr(report, "moves_noise", 0.0)),
+    )
 
 
 def _check_delta(delta: float) -> float:

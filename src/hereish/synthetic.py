@@ -24,6 +24,8 @@ TIME_ZONE = "Europe/Helsinki"
 MIDNIGHT_S = datetime(2025, 6, 3, tzinfo=ZoneInfo(TIME_ZONE)).timestamp()
 STOPS = ("home", "bakery", "work", "lunch", "work", "shop", "visit", "home")
 _SHARES = np.array([1.0, 0.3, 3.2, 0.7, 3.6, 0.5, 2.0, 2.2])  # of the time not spent on the way
+_VISIT_M = 500.0, 6000.0  # from the centre
+_FIRST_WEEKDAY = 1  # MIDNIGHT_S is that of a Tuesday
 _WAKE_S, _SLEEP_S = 7.0 * 3600, 23.0 * 3600
 
 # Streets cross at right angles. A leg goes up stairs: how much of its way east and north is done
@@ -111,7 +113,32 @@ def whereabouts(users: int, seed: int, clock_s: Floats) -> Floats:
     and on the way, however fast, in between. The same seed gives the same people.
     """
     rng = np.random.default_rng(seed)  # for show, not for secrets
-    way = _make_itineraries(rng, users)
+    return _follow(rng, _make_itineraries(rng, users), clock_s)
+
+
+def whereabouts_on_days(users: int, seed: int, days: int, clock_s: Floats) -> Floats:
+    """(users, days, n, 2) The same on days in a row, the first of them a Tuesday like `day`'s.
+
+    Home, work, bakery and shop stay where they are; lunch, visits and hours differ from day to day,
+    and at weekends an outing takes the place of work. The same seed gives the same people.
+    """
+    rng = np.random.default_rng(seed)  # for show, not for secrets
+    home, work = _choose_home_and_work(rng, users)
+    usual = _choose_errands(rng, home, work)
+    places = np.empty((users, days, len(clock_s), 2))
+    for number in range(days):
+        weekend = (number + _FIRST_WEEKDAY) % 7 >= 5
+        by_day = _around(rng, users, 0.0, *_VISIT_M) if weekend else work
+        today = _choose_errands(rng, home, by_day)
+        today = today._replace(bakery=usual.bakery, shop=usual.shop)
+        way = _travel(rng, _in_order(home, by_day, today))
+        places[:, number] = _follow(rng, way, clock_s)
+    return places
+
+
+def _follow(rng: np.random.Generator, way: _Itineraries, clock_s: Floats) -> Floats:
+    """(users, n, 2) Degrees at these seconds after midnight."""
+    users = len(way.at_s)
     metres = np.empty((users, len(clock_s), 2))
     for person in range(users):
         for axis in range(2):
@@ -144,8 +171,22 @@ class _Itineraries(NamedTuple):
     metres: Floats  # (users, knots, 2)
 
 
+class _Errands(NamedTuple):
+    """(users, 2) metres each."""
+
+    lunch: Floats
+    visit: Floats
+    bakery: Floats
+    shop: Floats
+
+
 def _make_itineraries(rng: np.random.Generator, users: int) -> _Itineraries:
-    stops = _choose_stops(rng, users)
+    home, work = _choose_home_and_work(rng, users)
+    return _travel(rng, _in_order(home, work, _choose_errands(rng, home, work)))
+
+
+def _travel(rng: np.random.Generator, stops: Floats) -> _Itineraries:
+    users = len(stops)
     # Arrive, leave, turn each corner; and after the last stop there is nowhere to go.
     metres = np.repeat(stops, _STRIDE, axis=1)[:, : -len(_CORNERS)]
     for i, done in enumerate(_CORNERS):
@@ -167,18 +208,31 @@ def _make_itineraries(rng: np.random.Generator, users: int) -> _Itineraries:
     return _Itineraries(_cumulate(wake_s, lasts_s), _cumulate(0.0 * wake_s, slow_s), metres)
 
 
-def _choose_stops(rng: np.random.Generator, users: int) -> Floats:
-    """(users, stops, 2) metres."""
+def _around(
+    rng: np.random.Generator, users: int, middle: Floats | float, low_m: float, high_m: float
+) -> Floats:
+    radius_m, angle = rng.uniform(low_m, high_m, users), rng.uniform(0, 2 * math.pi, users)
+    return middle + np.stack([radius_m * np.cos(angle), radius_m * np.sin(angle)], axis=1)
 
-    def around(middle: Floats | float, low_m: float, high_m: float) -> Floats:
-        radius_m, angle = rng.uniform(low_m, high_m, users), rng.uniform(0, 2 * math.pi, users)
-        return middle + np.stack([radius_m * np.cos(angle), radius_m * np.sin(angle)], axis=1)
 
-    home = around(0.0, 2000, 7000)
-    work = around(0.0, 0, 3500)
-    lunch = np.where(rng.random((users, 1)) < 0.3, work, around(work, 200, 700))  # or at the desk
-    visit = np.where(rng.random((users, 1)) < 0.2, home, around(0.0, 500, 6000))  # or a night in
-    bakery, shop = around(home, 300, 1000), around(home, 500, 2000)
+def _choose_home_and_work(rng: np.random.Generator, users: int) -> tuple[Floats, Floats]:
+    """(users, 2) metres each."""
+    return _around(rng, users, 0.0, 2000, 7000), _around(rng, users, 0.0, 0, 3500)
+
+
+def _choose_errands(rng: np.random.Generator, home: Floats, work: Floats) -> _Errands:
+    users = len(home)
+    at_desk = rng.random((users, 1)) < 0.3
+    lunch = np.where(at_desk, work, _around(rng, users, work, 200, 700))
+    night_in = rng.random((users, 1)) < 0.2
+    visit = np.where(night_in, home, _around(rng, users, 0.0, *_VISIT_M))
+    bakery = _around(rng, users, home, 300, 1000)
+    return _Errands(lunch, visit, bakery, shop=_around(rng, users, home, 500, 2000))
+
+
+def _in_order(home: Floats, work: Floats, errands: _Errands) -> Floats:
+    """(users, stops, 2) metres, in the order of STOPS."""
+    lunch, visit, bakery, shop = errands
     return np.stack([home, bakery, work, lunch, work, shop, visit, home], axis=1)
 
 

@@ -63,6 +63,9 @@ class NoNoise:
     def distance(self, a: Floats, b: Floats) -> Floats:
         return self.space.distance(a, b)
 
+    def unrounded_noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
+        return x
+
     def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
         return self.space.snap(x)
 

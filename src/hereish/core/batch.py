@@ -41,12 +41,17 @@ class Sanitized:
     run: Run | None  # (k lanes) where each trace stands now, if a run was given to go on from
     guarantee: str
     private: bool
-    charged: Floats | None = field(default=None, repr=False)  # (n,) where it does not follow
+    # How the cost follows from the epsilons or, where it does not, (n,) what was charged.
+    priced_by: type[Any] = field(default=TestThenNoise, repr=False)
+    charged: Floats | None = field(default=None, repr=False)
 
     @cached_property
     def cost(self) -> Floats:
-        """(n,) What each point cost, by its outcome: for the paper's, the test, and the noise."""
-        return self.eps_test + self.eps_noise * self.hard if self.charged is None else self.charged
+        """(n,) What each point cost, by its outcome."""
+        if self.charged is not None:
+            return self.charged
+        cost_easy, cost_hard = self.priced_by.costs(self.eps_test, self.eps_noise)
+        return np.asarray(np.where(self.hard, cost_hard, cost_easy))
 
     @property
     def kind(self) -> NDArray[np.str_]:
@@ -102,7 +107,8 @@ def sanitize(
         run=run,
         guarantee=m.guarantee_for_each("trace") if source.private else NOT_PRIVATE,
         private=source.private and m.private,
-        charged=None if isinstance(m.decider, TestThenNoise) else np.zeros(len(x)),
+        priced_by=m.own_decision or TestThenNoise,
+        charged=None if m.own_decision is not None else np.zeros(len(x)),
     )
     # Longest first: the lanes that still have points are always the first ones of a block.
     order = np.arange(len(lengths))
@@ -133,7 +139,7 @@ def _block(
     columns = {name: getattr(out, name) for name in _WRITTEN}
     if out.charged is not None:
         columns["cost"] = out.charged
-    run = m.run(len(traces)) if out.run is None else out.run.take(traces).frozen()
+    run = _owned(m.run(len(traces)) if out.run is None else out.run.take(traces))
     # With one budget for ever, a lane that stopped never releases again and can be left.
     final = m.on_exhausted == "stop" and type(m.window) is NoReset
     done = 0
@@ -148,14 +154,14 @@ def _block(
         for i, n in enumerate(lanes_left.tolist()):
             if n < len(run.spent):
                 _store_runs(out, traces[n : len(run.spent)], run.take(slice(n, None)))
-                run = run.take(slice(n))
+                run = _owned(run.take(slice(n)))
             now, here = at_s[i, :n], secrets[i, :, :n].T
             prepared = prepare(m, run, now)
             if given is None:
                 u = source.uniforms(m, scratch, traces[:n], prepared, here)
             else:
                 u = given[i, :, :n].T
-            release, run = decide(m, prepared, here, u)
+            release, run = decide(m, prepared, here, u, in_place=True)
             for name, target in targets.items():
                 target[i, ..., :n] = np.transpose(getattr(release, name))
             np.maximum(most[:n], run.spent, out=most[:n])
@@ -176,6 +182,11 @@ def _block(
             gone, keep = np.flatnonzero(~going_on), np.flatnonzero(going_on)
             _store_runs(out, traces[gone], run.take(gone))
             traces, starts, lengths, run = traces[keep], starts[keep], lengths[keep], run.take(keep)
+
+
+def _owned(run: Run) -> Run:
+    """The run with a copy of what was learnt, for the block to overwrite step by step."""
+    return run._replace(learnt=run.learnt.copy()).frozen()
 
 
 def _store_runs(out: Sanitized, traces: Ints, run: Run) -> None:

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hereish.core.decision import Question
+from hereish.core.noise_first import NoiseFirst
+from hereish.core.part_calls import OUR_SPACES
+from hereish.core.places import PlaceMemory
+from hereish.core.remap import PriorRemap
 from hereish.core.run import Run
+from hereish.core.spaces import Space, Sphere
 from hereish.core.step import prepare
 from hereish.core.types import Bools, Floats
 from hereish.errors import HereishError, PartError
@@ -46,9 +51,16 @@ def check_parts_fit(m: PredictiveMechanism) -> None:
     noisy = part("space.noise", draw, zeros.shape, "f")
     if not np.array_equal(noisy, m.space.snap(noisy)):
         raise PartError("space.noise must return points of the grid: end it with self.snap(…)")
+    if isinstance(m.decider, NoiseFirst):
+        _check_has_unrounded_noise(m.space)
+        draw = partial(m.space.unrounded_noise, point, 1.0, half[:, m.decider.uniforms :])  # type: ignore[attr-defined]  # it has
+        unrounded = part("space.unrounded_noise", draw, zeros.shape, "f")
+        if not np.array_equal(noisy, m.space.snap(unrounded)):
+            raise PartError("space.noise must return self.snap(self.unrounded_noise(…))")
+    _check_knows_space(m)
     asked = Question(point, point, 1.0, 1.0, 1.0, True, every)
     part("decision", lambda: m.decider.decide(m.space, asked, half)[0], (lanes,), "b")
-    empty = Run.empty(lanes, m.dim, m.memory)
+    empty = Run.empty(lanes, m.dim, m.memory, width=m.width)
     seen = empty._replace(
         values=np.broadcast_to(point[:, None], empty.values.shape),
         times_s=np.zeros_like(empty.times_s),
@@ -61,5 +73,40 @@ def check_parts_fit(m: PredictiveMechanism) -> None:
         part(name, partial(_fits, m, run, at_s + 60.0), (lanes,), "b")
 
 
+def _check_knows_space(m: PredictiveMechanism) -> None:
+    """Refuse parts of hereish that would take the coordinates of this space for others."""
+    if isinstance(m.prediction, PlaceMemory):
+        told, other = m.prediction.space, type(m.space) is not type(m.prediction.space)
+        # A space of a user's own may be told as the one of ours that it is like.
+        if len(told.coordinates) != m.dim or (other and type(m.space) in OUR_SPACES):
+            raise PartError(
+                f"PlaceMemory must be told the space of the mechanism, {m.space!r}, found "
+                f"{told!r}; write PlaceMemory(space)"
+            )
+    if isinstance(m.remap, PriorRemap) and not isinstance(m.space, Sphere):
+        raise PartError(
+            "PriorRemap moves places on a hereish.Sphere by a map of latitude and longitude, found "
+            f"{type(m.space).__name__}"
+        )
+
+
 def _fits(m: PredictiveMechanism, run: Run, at_s: Floats) -> Bools:
     return prepare(m, run, at_s).fits
+
+
+def _check_has_unrounded_noise(space: Space) -> None:
+    """Refuse a space without `unrounded_noise`, or with that of another noise than its own."""
+    kind = type(space)
+    for base in kind.__mro__:
+        if "unrounded_noise" in vars(base):
+            return
+        if "noise" in vars(base) and hasattr(kind, "unrounded_noise"):
+            raise PartError(
+                f"NoiseFirst needs a space whose noise is that of its unrounded_noise, and "
+                f"{kind.__name__} has a noise of its own and inherits unrounded_noise; override "
+                "unrounded_noise instead"
+            )
+    raise PartError(
+        f"NoiseFirst needs a space with a method unrounded_noise(x, eps, u), of which noise is the "
+        f"snap, found none in {kind.__name__}; add it, or use hereish.LaplaceTest"
+    )

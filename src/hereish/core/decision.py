@@ -1,7 +1,7 @@
 """The private decision: release the guess (easy) or fresh noise (hard). Proof: decision.proof.md.
 
 The paper's is `LaplaceTest`: ask privately whether the guess is within the threshold, and draw
-noise where it is not.
+noise where it is not. The other one is `NoiseFirst` (noise_first.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from typing import ClassVar, NamedTuple, Protocol, TypeAlias, final
 import numpy as np
 
 from hereish.core.spaces import Space
-from hereish.core.types import Bools, Floats, Ints, PerLane, all_finite, read_only_copy
+from hereish.core.types import (
+    Bools,
+    Floats,
+    PerLane,
+    all_finite,
+    read_only_copy,
+    take_numbers,
+    take_rows,
+)
 from hereish.errors import ParameterError
 
 # Acceptance stays this far from 0 and 1. The uniforms have a resolution of 2**-52, so no outcome
@@ -96,7 +104,8 @@ class TestThenNoise(ABC):
         """For eps = 1, how far beyond the threshold a guess passes with probability 1 - delta."""
 
     @final
-    def costs(self, eps_test: PerLane, eps_noise: PerLane) -> tuple[PerLane, PerLane]:
+    @staticmethod
+    def costs(eps_test: PerLane, eps_noise: PerLane) -> tuple[PerLane, PerLane]:
         """Easy costs the test; hard costs the test and the noise (Lemma 1)."""
         return eps_test, eps_test + eps_noise  # [C6]
 
@@ -121,21 +130,12 @@ class TestThenNoise(ABC):
             return hard, space.noise(x, eps_noise, u[:, tests:])  # [C9]
         lanes = hard.nonzero()[0]
         drawn = space.noise(
-            _rows(x, lanes), _of(eps_noise, lanes), _rows(u[:, tests:], lanes)
+            take_rows(x, lanes), take_numbers(eps_noise, lanes), take_rows(u[:, tests:], lanes)
         )  # [C10]
         return hard, drawn
 
 
 ClosenessTest = TestThenNoise  # its former name
-
-
-def _rows(table: Floats, lanes: Ints) -> Floats:
-    """These lanes, each column in one piece."""
-    return table.T.take(lanes, axis=1).T
-
-
-def _of(values: PerLane, lanes: Ints) -> PerLane:
-    return values[lanes] if isinstance(values, np.ndarray) and values.ndim else values
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,17 @@ from hereish.core.decision import (
     TestThenNoise,
 )
 from hereish.core.fingerprint import fingerprint, number_of
+from hereish.core.noise_first import NoiseFirst
 from hereish.core.parts import check_declared, check_methods, declared
-from hereish.core.prediction import FunctionPrediction, Parrot, Prediction, PredictionFunction
+from hereish.core.prediction import (
+    FunctionPrediction,
+    Parrot,
+    Prediction,
+    PredictionFunction,
+    Tracker,
+)
 from hereish.core.privacy import Privacy, positive
+from hereish.core.remap import Remap
 from hereish.core.run import Run
 from hereish.core.skip import FunctionSkipRule, SkipFunction, SkipRule
 from hereish.core.spaces import Space, Sphere
@@ -78,12 +86,14 @@ class PredictiveMechanism:
     skip: SkipRule | SkipFunction | None = None
     window: Window = NoReset()
     on_exhausted: OnExhausted = "stop"
+    remap: Remap | None = None
     test: InitVar[Decision | ClosenessFunction | None] = None
     bound: Bound = field(init=False, repr=False, compare=False)
     decider: Decision = field(init=False, repr=False, compare=False)
-    draws_after_test: bool = field(init=False, repr=False, compare=False)
+    own_decision: type[Any] | None = field(init=False, repr=False, compare=False)
     uniforms: int = field(init=False, repr=False, compare=False)
     memory: int = field(init=False, repr=False, compare=False)
+    tracker: Tracker | None = field(init=False, repr=False, compare=False)
     needs_history: bool = field(init=False, repr=False, compare=False)
     smallest_eps: float = field(init=False, repr=False, compare=False)
 
@@ -112,6 +122,8 @@ class PredictiveMechanism:
         parts = [prediction, declared(self.budget, "budget manager", FunctionManager, _HISTORY)]
         if self.skip is not None:
             parts.append(declared(self.skip, "skip rule", FunctionSkipRule, _HISTORY))
+        if self.remap is not None:
+            check_declared(self.remap, "remapping", "name", "max_shift")
         decider = _declared_decision(self.decision)
         space = self.space
         check_declared(space, "space", "coordinates", "uniforms", "claim_factor", "unit")
@@ -121,9 +133,10 @@ class PredictiveMechanism:
             "window": as_window(self.window),
             "bound": Bound(self.privacy.eps_per_m),
             "decider": decider,
-            "draws_after_test": isinstance(decider, TestThenNoise),
+            "own_decision": _own_decision(decider),
             "uniforms": decider.uniforms + space.uniforms,
             "memory": prediction.memory,
+            "tracker": _declared_tracker(prediction),
             "needs_history": any(part.needs_history for part in parts),
             "smallest_eps": float(space.smallest_eps),
         }
@@ -164,8 +177,11 @@ class PredictiveMechanism:
 
         Raises PartError for a part whose settings cannot be shown.
         """
-        parts = (self.budget, self.space, self.prediction, self.decision, self.skip, self.window)
-        return "; ".join([repr(self.privacy), *map(fingerprint, parts), self.on_exhausted])
+        parts = [self.budget, self.space, self.prediction, self.decision, self.skip, self.window]
+        shown = [repr(self.privacy), *map(fingerprint, parts), self.on_exhausted]
+        if self.remap is not None:  # so that states of mechanisms without it stay theirs
+            shown.append(fingerprint(self.remap))
+        return "; ".join(shown)
 
     @cached_property
     def number(self) -> int:
@@ -175,9 +191,20 @@ class PredictiveMechanism:
         except PartError:  # then a run is of this very mechanism, and of no other
             return number_of(uuid4().hex)
 
+    @property
+    def width(self) -> int:
+        """How many numbers the prediction learns per lane."""
+        return 0 if self.tracker is None else self.tracker.width
+
+    @property
+    def moves_noise(self) -> float:
+        """How far post-processing moves fresh noise at most, in multiples of 1 / eps_noise."""
+        moved = 0.0 if self.remap is None else self.remap.max_shift
+        return moved if self.tracker is None else moved + self.tracker.reach
+
     def run(self, lanes: int) -> Run:
         """The empty public history of so many traces, to begin `sanitize` in pieces with."""
-        return Run.empty(lanes, self.dim, self.memory, self.number)
+        return Run.empty(lanes, self.dim, self.memory, self.number, self.width)
 
     def session(
         self,
@@ -215,7 +242,7 @@ def fixed_utility(
     space, chosen = space or Sphere(), _one_of(decision, test)
     constants = _constants(space, chosen, eta, gamma, delta, prediction_rate)
     budget = FixedUtility(positive("accuracy_m", accuracy_m), constants)
-    _one_report_fits(privacy, constants.c_noise, budget.accuracy)
+    check_one_report_fits(privacy, constants.c_noise, budget.accuracy)
     return PredictiveMechanism(
         privacy,
         budget,
@@ -298,7 +325,7 @@ def independent(
     else:
         c_noise = space.c_noise(delta)
         eps_noise = c_noise / positive("accuracy_m", accuracy_m)  # type: ignore[arg-type]  # given
-        _one_report_fits(privacy, c_noise, c_noise / eps_noise)
+        check_one_report_fits(privacy, c_noise, c_noise / eps_noise)
     return PredictiveMechanism(
         privacy,
         AlwaysNoise(eps_noise),
@@ -334,6 +361,21 @@ def _declared_decision(decision: Decision | ClosenessFunction) -> Decision:
             "else have the methods costs and decide of a hereish.Decision"
         )
     return decider  # type: ignore[no-any-return]  # that it is one was checked
+
+
+def _declared_tracker(prediction: Prediction) -> Tracker | None:
+    """The prediction, if it is one that learns."""
+    if not isinstance(prediction, Tracker):
+        return None
+    check_declared(prediction, "prediction", "width", "reach")
+    return prediction
+
+
+def _own_decision(decider: Decision) -> type[Any] | None:
+    """The class of hereish whose `costs` and `decide` the step calls; None for any other."""
+    if isinstance(decider, TestThenNoise):  # which was checked to have no others
+        return TestThenNoise
+    return NoiseFirst if type(decider) is NoiseFirst else None
 
 
 def check_accuracy_or_reports(accuracy: object | None, reports: object | None) -> None:
@@ -374,7 +416,8 @@ def _constants(
     return constants
 
 
-def _one_report_fits(privacy: Privacy, c_noise: float, accuracy: float) -> None:
+def check_one_report_fits(privacy: Privacy, c_noise: float, accuracy: float) -> None:
+    """Refuse an accuracy of which the whole budget does not pay for one report."""
     if c_noise / accuracy > privacy.eps_per_m:
         raise ParameterError(
             f"one report of accuracy {accuracy:g} m costs {c_noise / accuracy:.4g} per metre and "

@@ -50,6 +50,16 @@ _DECLARATIONS: dict[str, tuple[str, Callable[[object], bool]]] = {
         "whether it looks at hard_at_s, hard_threshold or tested_at_s of the run, True or False",
         _is_flag,
     ),
+    "width": ("how many numbers it keeps per lane, a whole number from 0", _is_count),
+    "reach": (
+        "how far it moves fresh noise at most, in multiples of 1 / eps_noise, a number from 0",
+        _is_number,
+    ),
+    "max_shift": (
+        "how far it moves a point at most, in multiples of 1 / eps, a number from 0",
+        _is_number,
+    ),
+    "name": ("what the prior is, a text", lambda value: isinstance(value, str)),
     "uniforms": ("how many uniforms one report takes, a whole number from 0", _is_count),
     "private": ("whether it is private, True or False", _is_flag),
     "smallest_eps": (

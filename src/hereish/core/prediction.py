@@ -6,6 +6,7 @@ sees public data only, and cannot write to it; the mechanism gives it nothing el
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
@@ -13,7 +14,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from hereish.core.run import Run
-from hereish.core.types import Floats
+from hereish.core.types import Floats, Ints, PerLane
 from hereish.errors import ParameterError
 
 
@@ -66,6 +67,53 @@ class Parrot:
 
     def __call__(self, run: Run, at_s: Floats, /) -> Floats:
         return run.value
+
+
+class Tracker(ABC):
+    """A prediction that learns from releases, as a filter does, and improves on fresh noise.
+
+    It keeps `width` numbers per lane in `run.learnt`, 0 before the first release. Where fresh noise
+    was drawn, `update` says what to release in its place and what was learnt. All it is given is
+    public, so whatever it answers is post-processing and costs nothing. A guess of its own that
+    differs from the last release is always tested: skip rules have no say in it.
+    """
+
+    @property
+    @abstractmethod
+    def memory(self) -> int:
+        """How many past releases it looks at, at least 1."""
+
+    @property
+    @abstractmethod
+    def needs_history(self) -> bool:
+        """Whether it looks at `hard_at_s`, `hard_threshold` or `tested_at_s` of the run."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """How many numbers it keeps per lane."""
+
+    @property
+    @abstractmethod
+    def reach(self) -> float:
+        """How far `update` moves fresh noise at most, in multiples of 1 / eps_noise."""
+
+    @abstractmethod
+    def __call__(self, run: Run, at_s: Floats, /) -> Floats:
+        """The guess of each lane, NaN where there is none."""
+
+    @abstractmethod
+    def update(
+        self, run: Run, lanes: Ints, at_s: Floats, fresh: Floats, eps_noise: PerLane, /
+    ) -> tuple[Floats, Floats]:
+        """What to release, and what is learnt, in the lanes of the run that drew fresh noise.
+
+        `lanes` are their numbers in the run, as it was before; the others have a row for each.
+        """
+
+    def find_fault(self, learnt: Floats, /) -> str | None:
+        """What is wrong with numbers that were not learnt here, such as those of a saved state."""
+        return None
 
 
 class Past(NamedTuple):

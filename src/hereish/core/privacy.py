@@ -15,7 +15,7 @@ def positive(name: str, value: float) -> float:
     """`value` as a float, or an error that names the parameter."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ParameterError(f"{name} must be a number, found {value!r}") from None
     if not (math.isfinite(number) and number > 0):
         raise ParameterError(f"{name} must be a finite number above 0, found {value!r}")

@@ -16,7 +16,8 @@ class Run(NamedTuple):
 
     `values`, `times_s` and `hards` hold the last `memory` releases of each lane, newest first, NaN
     where there are none yet. `reports`, `easy`, `spent` and `ended` speak of the current window.
-    The last three are kept where a part may look at them: skip rules, and parts of your own.
+    `hard_at_s`, `hard_threshold` and `tested_at_s` are kept where a part may look at them: skip
+    rules, and parts of your own. `learnt` is what a `Tracker` keeps of earlier releases.
 
     The step returns read-only arrays: what was released and spent is not to be rewritten.
     """
@@ -33,9 +34,12 @@ class Run(NamedTuple):
     hard_at_s: Floats  # time of the last hard release, NaN before the first
     hard_threshold: Floats  # the threshold that it failed; -inf if it was not tested
     tested_at_s: Floats  # time of the last release on which the secret had a say
+    learnt: Floats  # (lanes, width) the prediction's own numbers, of public data
 
     @classmethod
-    def empty(cls, lanes: int, dim: int, memory: int = 1, mechanism: int = 0) -> Run:
+    def empty(
+        cls, lanes: int, dim: int, memory: int = 1, mechanism: int = 0, width: int = 0
+    ) -> Run:
         """No release yet, in any lane."""
         never = np.full(lanes, np.nan)
         return cls(
@@ -51,6 +55,7 @@ class Run(NamedTuple):
             hard_at_s=never,
             hard_threshold=np.full(lanes, -np.inf),
             tested_at_s=never,
+            learnt=np.zeros((lanes, width)),
         ).frozen()
 
     @property
@@ -78,6 +83,16 @@ class Run(NamedTuple):
         """Only these lanes (a slice, a mask or indices)."""
         kept: list[Any] = [field[lanes] for field in self]
         return Run(*kept)
+
+    def with_fresh_budget(self) -> Run:
+        """The same history, in a window of which nothing is spent."""
+        nothing = np.zeros_like(self.reports)
+        return self._replace(
+            reports=nothing,
+            easy=nothing.copy(),
+            spent=np.zeros_like(self.spent),
+            ended=np.zeros_like(self.ended),
+        ).frozen()
 
     def in_window(self, window: Ints) -> Run:
         """The same history, with a fresh budget in the lanes whose window is a later one.

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hereish.core.mechanism import PredictiveMechanism
+from hereish.core.noise_first import NoiseFirst
 from hereish.core.randomness import SECURE, Draws, KeyedDraws, SeededDraws
 from hereish.core.run import NO_WINDOW, Run
 from hereish.core.step import Prepared, Release, decide, prepare
@@ -35,6 +36,8 @@ class Report:
     eps_test: float = 0.0  # 0 if there was no test
     eps_noise: float = 0.0  # 0 if no noise could be drawn
     threshold: float = math.inf  # ±inf if there was no test
+    noise_first: bool = False  # the decision was NoiseFirst
+    moves_noise: float = 0.0  # how far fresh noise was moved at most, in multiples of 1 / eps_noise
 
 
 _NO = np.empty((0, 2), dtype=np.uint64)  # words of the identities that KeyedDraws ask for
@@ -121,7 +124,8 @@ class Session:
                         f"{self._run.times_s[0, 0]:.6f} s (Unix time); nothing was spent"
                     )
                 prepared = prepare(m, self._run, at_s)
-                release, after = decide(m, prepared, point, self._uniforms(prepared, point))
+                u = self._uniforms(prepared, point)
+                release, after = decide(m, prepared, point, u, paid=self._keep)
                 self._run = after
             finally:
                 self._busy = False
@@ -139,7 +143,12 @@ class Session:
             eps_test=_alone(release.eps_test),
             eps_noise=_alone(release.eps_noise),
             threshold=_alone(release.threshold),
+            noise_first=m.own_decision is NoiseFirst,
+            moves_noise=m.moves_noise,
         )
+
+    def _keep(self, run: Run) -> None:
+        self._run = run
 
     def _covers(self, window: int) -> str:
         """What the budget of this window covers; most reports are of the window of the last one."""
@@ -161,7 +170,8 @@ class Session:
         Raises PartError if a part cannot show its settings: nobody could tell later whose it was.
         """
         run = self._run._asdict()
-        del run["mechanism"]  # a digest of what stands here in full
+        for name in _unsaved(self.mechanism):
+            del run[name]
         return {
             "version": _STATE_VERSION,
             "mechanism": self.mechanism.fingerprint,
@@ -224,15 +234,21 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def _unsaved(m: PredictiveMechanism) -> tuple[str, ...]:
+    """Fields of the run that a state does without."""
+    # A digest of what stands there in full; and what a prediction that does not learn has learnt.
+    return ("mechanism",) if m.width else ("mechanism", "learnt")
+
+
 def _restored(m: PredictiveMechanism, empty: Run, fields: Any) -> Run:
-    saved = [name for name in Run._fields if name != "mechanism"]
+    saved = [name for name in Run._fields if name not in _unsaved(m)]
     if not isinstance(fields, dict) or set(fields) != set(saved):
         raise StateError(f"a saved run must have the fields {', '.join(saved)}")
     try:
         restored = {name: _array(name, fields[name], getattr(empty, name)) for name in saved}
     except RecursionError:
         raise StateError("the saved run has lists far too deep within each other") from None
-    run = Run(mechanism=empty.mechanism, **restored).frozen()
+    run = empty._replace(**restored).frozen()
     wrong = run_fault(m, run)
     if wrong is not None:
         raise StateError(f"the saved run cannot be used: {wrong}")
@@ -240,13 +256,15 @@ def _restored(m: PredictiveMechanism, empty: Run, fields: Any) -> Run:
 
 
 # What JSON has for the kinds of arrays; numbers that it lacks are texts.
-_PLAIN_KINDS = {"b": (bool,), "i": (int,), "f": (float, int, str)}
+_PLAIN_KINDS: dict[str, set[type]] = {"b": {bool}, "i": {int}, "f": {float, int, str}}
 
 
 def _array(name: str, value: Any, like: NDArray[Any]) -> NDArray[Any]:
     """A saved field as the array of one lane that it was."""
-    kinds = _PLAIN_KINDS[like.dtype.kind]
-    if type(value) not in kinds and not all(type(each) in kinds for each in _flat(value)):
+    kinds = set(map(type, value)) if isinstance(value, list) else {type(value)}
+    if list in kinds:
+        kinds = set(map(type, _flat(value)))
+    if not kinds <= _PLAIN_KINDS[like.dtype.kind]:
         raise StateError(f"the saved run has a broken {name}")
     try:
         array = np.array(value, dtype=like.dtype)[None]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from datetime import time, timedelta
+from typing import Any, Literal, get_args
 
+from hereish.core import presets
 from hereish.core.mechanism import (
     OnExhausted,
     PredictiveMechanism,
@@ -14,17 +15,55 @@ from hereish.core.mechanism import (
     fixed_utility,
     independent,
 )
-from hereish.core.privacy import Privacy
+from hereish.core.presets import PresetNumbers
+from hereish.core.privacy import Privacy, positive
 from hereish.core.skip import SkipBySpeed
 from hereish.core.windows import Window
 from hereish.errors import ParameterError
+
+Preset = Literal["whole-day", "frequent", "walker", "taxi", "paper-rate", "paper-utility"]
+# What each is for, in the words of a help text.
+PRESETS: dict[Preset, str] = {
+    "whole-day": "a budget that lasts the day, for anybody",
+    "frequent": "the same for a report every few minutes",
+    "walker": "one accuracy throughout, for people on foot who report every minute or so",
+    "taxi": "the same for vehicles, which are hard to predict",
+    "paper-rate": "the paper's fixed rate: a number of reports",
+    "paper-utility": "the paper's fixed utility: an accuracy",
+}
+# The numbers of those that hereish tune can tune.
+NUMBERS: dict[Preset, PresetNumbers] = {
+    "whole-day": presets.WHOLE_DAY,
+    "frequent": presets.FREQUENT,
+    "walker": presets.WALKER,
+    "taxi": presets.TAXI,
+}
+ACCURACY_M = 3000.0  # the paper's, where a preset has one and none is given
+_PAPERS = ("eta", "gamma", "prediction_rate", "skip_kmh")
+# Settings that a preset has no use for. How often reports come may be said to all of them.
+_WITHOUT: dict[Preset, tuple[str, ...]] = {
+    "whole-day": _PAPERS,
+    "frequent": _PAPERS,
+    "walker": (*_PAPERS, "quiet", "reports"),
+    "taxi": (*_PAPERS, "quiet", "reports"),
+    "paper-rate": ("numbers", "quiet", "accuracy_m"),
+    "paper-utility": ("numbers", "quiet", "reports"),
+}
+_EVERY_S: dict[Preset, float] = {"whole-day": 1800.0, "frequent": 300.0}
+_SHORTEST_EVERY_S, _LONGEST_EVERY_S = 1e-3, 1e10  # a millisecond to a few centuries
+_DAY_S = 86400.0
+# How large a number of a preset may be, of either sign; those that are powers less.
+LARGEST_NUMBER = 1e6
+LARGEST_NUMBERS = {"more_often": 10.0}
 
 
 @dataclass(frozen=True)
 class MechanismSettings:
     """What is promised and how it is spent; `build` makes the mechanism.
 
-    Give an accuracy or a number of reports. What is None is left to the mechanism's own defaults.
+    With neither an accuracy nor a number of reports the budget lasts the day (`whole-day`). With
+    one of them it is spent as the paper does, unless `preset` says otherwise. What is None is left
+    to the mechanism's own defaults.
     """
 
     level: float
@@ -38,11 +77,29 @@ class MechanismSettings:
     skip_kmh: float | None = None  # None: no test is skipped
     skip_limit_m: float | None = None
     skip_since: Literal["hard", "tested"] = "hard"
+    preset: Preset | None = None
+    every_s: float | None = None  # how often reports will come, for presets that pace
+    quiet: str | None = None  # hours without tests, such as 23:00-06:30, of the window's time zone
+    # Numbers of the preset that differ from its own, as hereish tune finds them.
+    numbers: dict[str, float] | None = field(default=None, hash=False)
 
     @property
     def privacy(self) -> Privacy:
         """What is promised, whatever the other numbers are."""
         return Privacy(self.level, self.radius_m)
+
+    @property
+    def chosen_preset(self) -> Preset | None:
+        """The preset, which is `whole-day` where nothing says how the budget is spent."""
+        if self.preset is None and self.accuracy_m is None and self.reports is None:
+            return "whole-day" if self.mechanism == "predictive" else None
+        return self.preset
+
+    @property
+    def accuracy_in_force_m(self) -> float | None:
+        """The accuracy, which is the paper's where a preset needs one and none is given."""
+        needed = self.chosen_preset in ("walker", "taxi", "paper-utility")
+        return ACCURACY_M if self.accuracy_m is None and needed else self.accuracy_m
 
     def build(
         self,
@@ -50,8 +107,63 @@ class MechanismSettings:
         on_exhausted: OnExhausted = "stop",
     ) -> PredictiveMechanism:
         """The mechanism that this describes; says what is wrong if it describes none."""
-        check_accuracy_or_reports(self.accuracy_m, self.reports)
+        preset = self.chosen_preset
         given: dict[str, Any] = {"window": window, "on_exhausted": on_exhausted}
+        if preset is not None:
+            self._check_preset(preset)
+        elif self.quiet is not None or self.numbers is not None:
+            found = "quiet" if self.quiet is not None else "numbers"
+            raise ParameterError(
+                f"{found} belongs to a preset such as whole-day: name it, or leave out {found}"
+            )
+        if preset in NUMBERS:
+            return self._build_tuned(preset, given)
+        return self._for_paper(preset)._build_paper(given)
+
+    def _check_preset(self, preset: Preset) -> None:
+        if preset not in get_args(Preset):
+            raise ParameterError(
+                f"preset must be one of {', '.join(get_args(Preset))}, found {preset!r}"
+            )
+        if self.mechanism == "independent":
+            raise ParameterError("a preset predicts: leave out the preset for independent noise")
+        for name in _WITHOUT[preset]:
+            if getattr(self, name) is not None:
+                raise ParameterError(f"the preset {preset} has no {name}: leave it out")
+        every_s = None if self.every_s is None else positive("every_s", self.every_s)
+        if every_s is not None and not _SHORTEST_EVERY_S <= every_s <= _LONGEST_EVERY_S:
+            raise ParameterError(
+                f"every_s must lie between {_SHORTEST_EVERY_S:g} and {_LONGEST_EVERY_S:g}, "
+                f"found {self.every_s!r}"
+            )
+
+    def _build_tuned(self, preset: Preset, given: dict[str, Any]) -> PredictiveMechanism:
+        numbers = with_numbers(NUMBERS[preset], self.numbers or {})
+        if preset in ("walker", "taxi"):
+            accuracy_m = ACCURACY_M if self.accuracy_m is None else self.accuracy_m
+            return presets.steady(self.privacy, accuracy_m, numbers=numbers, **given)
+        every_s = _EVERY_S[preset] if self.every_s is None else self.every_s
+        return presets.whole_day(
+            self.privacy,
+            every=timedelta(seconds=every_s),
+            quiet=None if self.quiet is None else parse_quiet(self.quiet),
+            reports=self.reports,
+            accuracy_m=self.accuracy_m,
+            numbers=numbers,
+            **given,
+        )
+
+    def _for_paper(self, preset: Preset | None) -> MechanismSettings:
+        """With the accuracy or the number of reports that the preset of the paper has."""
+        if preset == "paper-utility":
+            return replace(self, accuracy_m=self.accuracy_in_force_m)
+        if preset == "paper-rate" and self.reports is None:
+            every_s = _EVERY_S["whole-day"] if self.every_s is None else self.every_s
+            return replace(self, reports=max(2, round(_DAY_S / every_s)))
+        return self
+
+    def _build_paper(self, given: dict[str, Any]) -> PredictiveMechanism:
+        check_accuracy_or_reports(self.accuracy_m, self.reports)
         if self.mechanism == "independent":
             if self.skip_kmh is not None:
                 raise ParameterError(
@@ -68,3 +180,29 @@ class MechanismSettings:
         if self.accuracy_m is not None:
             return fixed_utility(self.privacy, self.accuracy_m, **given)
         return fixed_rate(self.privacy, self.reports or 0, **given)
+
+
+def with_numbers(numbers: PresetNumbers, changed: dict[str, float]) -> PresetNumbers:
+    """The numbers of a preset, with some of them changed."""
+    for name, value in changed.items():
+        if name not in vars(numbers):
+            raise ParameterError(f"a preset has no number {name!r}")
+        most = LARGEST_NUMBERS.get(name, LARGEST_NUMBER)
+        known = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not known or not -most <= value <= most:
+            raise ParameterError(
+                f"the number {name} of a preset must lie between {-most:g} and {most:g}, "
+                f"found {value!r}"
+            )
+    return replace(numbers, **changed)
+
+
+def parse_quiet(text: str) -> tuple[time, time]:
+    """Quiet hours such as 23:00-06:30."""
+    try:
+        begins, ends = (time.fromisoformat(part.strip()) for part in text.split("-"))
+    except ValueError:
+        raise ParameterError(
+            f"quiet hours must be two times of the day, such as 23:00-06:30, found {text!r}"
+        ) from None
+    return begins, ends

@@ -40,7 +40,11 @@ class Coordinate(NamedTuple):
 
 
 class Space(Protocol):
-    """What the mechanism needs of a space; your own metric is a class with these members."""
+    """What the mechanism needs of a space; your own metric is a class with these members.
+
+    It may also have `unrounded_noise(x, eps, u)`, of which `noise` is the `snap`: `NoiseFirst`
+    needs it.
+    """
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -177,10 +181,14 @@ class Line:
             return _any_points(self, a, b)
         return np.asarray(np.abs(a[:, 0] - b[:, 0]))
 
-    def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
+    def unrounded_noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
+        """What `noise` rounds. Never to be released: its last bits tell the secret."""
         u1, u2 = columns(u)
         moved = x[:, 0] + noise.line_offset(eps, u1, u2)
-        return self.snap(moved[:, None])  # [N7]
+        return moved[:, None]  # [N14]
+
+    def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
+        return self.snap(self.unrounded_noise(x, eps, u))  # [N7]
 
     def snap(self, points: Floats) -> Floats:
         return _round_to(self.grid, points)
@@ -221,14 +229,18 @@ class Plane:
         east, north = a[:, 0] - b[:, 0], a[:, 1] - b[:, 1]
         return np.asarray(np.sqrt(east * east + north * north))
 
-    def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
+    def unrounded_noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
+        """What `noise` rounds. Never to be released: its last bits tell the secret."""
         u1, u2, u3 = columns(u)
         radius = noise.plane_radius(eps, u1, u2)
         sine, cosine = noise.sine_cosine(math.pi * u3)
         moved = np.empty_like(x)
         moved[:, 0] = x[:, 0] + radius * cosine
         moved[:, 1] = x[:, 1] + radius * sine
-        return self.snap(moved)  # [N8]
+        return moved  # [N15]
+
+    def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
+        return self.snap(self.unrounded_noise(x, eps, u))  # [N8]
 
     def snap(self, points: Floats) -> Floats:
         return _round_to(self.grid_m, points)
@@ -289,7 +301,12 @@ class Sphere:
         tangent = np.sqrt(haversine, out=haversine)
         return np.asarray(np.arctan(tangent, out=tangent) * (2.0 * _MEAN_RADIUS_M))
 
-    def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
+    def unrounded_noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
+        """What `noise` rounds, its longitude not yet brought into range. Never to be released."""
+        return self.place(self.draw(x, eps, u), x)
+
+    def draw(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
+        """(3, lanes) Noise as unit vectors, in axes turned so that each secret has longitude 0."""
         u1, u2, u3 = columns(u)
         half = np.empty((3, len(x)))
         np.multiply(noise.sphere_angle(eps * _MEAN_RADIUS_M, u1, u2), 0.5, out=half[0])
@@ -297,16 +314,44 @@ class Sphere:
         np.multiply(x[:, 0], 0.5 * _RADIANS, out=half[2])
         sines, cosines = noise.sine_cosine(half)
         (sin_angle, sin_bearing, sin_lat), (cos_angle, cos_bearing, cos_lat) = sines, cosines
-        # The release as a unit vector, in axes turned so that the secret has longitude 0:
-        # outwards, east and up. Well conditioned everywhere, the poles included.
+        # Outwards, east and up. Well conditioned everywhere, the poles included.
+        drawn = np.empty((3, len(x)))
         north = sin_angle * cos_bearing
-        east = sin_angle * sin_bearing
-        out = cos_lat * cos_angle - sin_lat * north
-        up = sin_lat * cos_angle + cos_lat * north
+        np.multiply(sin_angle, sin_bearing, out=drawn[1])
+        np.subtract(cos_lat * cos_angle, sin_lat * north, out=drawn[0])
+        np.add(sin_lat * cos_angle, cos_lat * north, out=drawn[2])
+        return drawn
+
+    def place(self, drawn: Floats, x: Floats) -> Floats:
+        """Latitude and longitude of what was drawn for the secrets `x`."""
+        out, east, up = drawn
         moved = np.empty_like(x)
         moved[:, 0] = np.arctan2(up, np.sqrt(out * out + east * east)) * _DEGREES
         moved[:, 1] = np.arctan2(east, out) * _DEGREES + x[:, 1]
-        return self.snap(moved)  # [N10]
+        return moved  # [N16]
+
+    def distance_to(self, guess: Floats, drawn: Floats, x: Floats) -> Floats:
+        """The great-circle distance from what was drawn for the secrets `x` to the guesses."""
+        half = np.empty((2, len(x)))
+        np.multiply(guess[:, 0], 0.5 * _RADIANS, out=half[0])
+        np.subtract(guess[:, 1], x[:, 1], out=half[1])
+        half[1] *= 0.5 * _RADIANS
+        (up, sin_lon), (cos_lat, cos_lon) = noise.sine_cosine(half)
+        # Squared distances through the globe to the guess and to its antipode: their ratio is the
+        # squared tangent of half the angle, accurate at both ends.
+        vector = np.empty((3, len(x)))
+        np.multiply(cos_lat, cos_lon, out=vector[0])
+        np.multiply(cos_lat, sin_lon, out=vector[1])
+        vector[2] = up
+        apart = drawn - vector
+        apart *= apart
+        vector += drawn
+        vector *= vector
+        tangent = np.sqrt((apart[0] + apart[1] + apart[2]) / (vector[0] + vector[1] + vector[2]))
+        return np.asarray(np.arctan(tangent, out=tangent) * (2.0 * _MEAN_RADIUS_M))
+
+    def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
+        return self.snap(self.unrounded_noise(x, eps, u))  # [N10]
 
     def snap(self, points: Floats) -> Floats:
         scale = 10.0**self.decimals

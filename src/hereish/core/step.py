@@ -6,19 +6,27 @@ then hands the secret to one part, the decision, and to nothing else.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hereish.core.budget import AlwaysNoise, FixedRate, FixedUtility, Plan
-from hereish.core.decision import Question, TestThenNoise
-from hereish.core.prediction import Lifted, Parrot
+from hereish.core.budget import Plan
+from hereish.core.decision import Question
+from hereish.core.part_calls import (
+    OUR_SPACES,
+    OURS,
+    call_part,
+    checked_plan,
+    checked_skips,
+    guess_of,
+    own_array,
+    refine,
+    without_text,
+)
 from hereish.core.run import Run
-from hereish.core.skip import SkipBySpeed
-from hereish.core.spaces import Line, Plane, Sphere, find_point_outside
 from hereish.core.types import Bools, Floats, Ints, PerLane, all_finite, read_only_copy
-from hereish.core.windows import Day, Every, NoReset
-from hereish.errors import HereishError, PartError
+from hereish.errors import PartError
 
 if TYPE_CHECKING:
     from hereish.core.mechanism import PredictiveMechanism
@@ -60,28 +68,9 @@ class Prepared(NamedTuple):
     all_tested: bool  # no lane has a threshold of ±inf
 
 
-# They are known not to write to what they are given, so that they need no copies.
-_OURS = {Parrot, Lifted, FixedUtility, FixedRate, AlwaysNoise, SkipBySpeed, NoReset, Every, Day}
-_OUR_SPACES = {Sphere, Plane, Line}
-
-
-def _call_part(name: str, part: Any, ask: Any, *public: Any) -> Any:
-    """What a part says. One of a user's own gets read-only copies that nobody else holds."""
-    if type(part) in _OURS:
-        return ask(*public)
-    try:
-        return ask(*map(read_only_copy, public))
-    except HereishError:
-        raise
-    except Exception as broken:
-        raise PartError(
-            f"the {name} failed with {type(broken).__name__}; nothing was released"
-        ) from broken
-
-
 def in_window(m: PredictiveMechanism, run: Run, at_s: Floats) -> Run:
     """The run as it stands at this time: with a fresh budget where a new window has begun."""
-    window = _call_part("window", m.window, m.window.index, at_s)
+    window = call_part("window", m.window, m.window.index, at_s)
     if window is None:
         return run
     window = np.asarray(window)
@@ -101,14 +90,17 @@ def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
     """
     at_s = at_s.view()  # the run will have it, and make it read-only
     run = in_window(m, run, at_s)
-    guess = _guess(m, run, at_s)  # [S1]
-    plan = _call_part("budget manager", m.budget, m.budget, run, at_s)  # [S2]
+    guess = guess_of(m, run, at_s)  # [S1]
+    plan = call_part("budget manager", m.budget, m.budget, run, at_s)  # [S2]
     if not isinstance(plan, Plan):
         raise PartError(f"the budget manager must return a Plan, found {type(plan).__name__}")
-    eps_test, eps_noise, threshold = _checked_plan(plan, len(at_s), type(m.budget) in _OURS)
+    eps_test, eps_noise, threshold = checked_plan(plan, len(at_s), type(m.budget) in OURS)
     if m.skip is not None:
         planned = Plan(eps_test, eps_noise, threshold, plan.skip_limit)
-        skips = _checked_skips(_call_part("skip rule", m.skip, m.skip, run, at_s, planned), at_s)
+        skips = checked_skips(call_part("skip rule", m.skip, m.skip, run, at_s, planned), at_s)
+        if m.tracker is not None:
+            # A guess that has just changed is tested: nobody has said yes to it.
+            skips = skips & np.equal(guess, run.value).all(axis=1)
         threshold = np.where(skips, np.inf, threshold)
     known = guess[:, 0] == guess[:, 0]
     if np.count_nonzero(known) < len(known):
@@ -120,11 +112,16 @@ def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
     if not all_tested:
         # A test that is not made costs nothing, and neither does noise that cannot be drawn.
         eps_test = np.where(np.isfinite(threshold), eps_test, 0.0)  # [S3]
-        eps_noise = np.where(np.equal(threshold, np.inf), 0.0, eps_noise)
-    if m.smallest_eps:
-        check_grid(m, eps_noise)  # [S9]
+        free = np.equal(threshold, np.inf)
+        eps_noise = np.where(free, 0.0, eps_noise)
+        if m.tracker is not None:
+            # Nor is it released untested, in quiet hours: the last release is repeated.
+            kept = free & (run.value[:, 0] == run.value[:, 0])
+            guess = np.where(kept[:, None], run.value, guess)
     cost_easy, cost_hard = _costs(m, eps_test, eps_noise, threshold)
     fits = m.bound.fits(run.spent, cost_hard) & ~run.ended  # [S4]
+    if m.smallest_eps:
+        check_grid(m, np.where(fits, eps_noise, 0.0))  # [S9]
     decided = (guess, eps_test, eps_noise, threshold, cost_easy, cost_hard)
     return Prepared(run, at_s, *decided, known, fits, all_tested)
 
@@ -140,8 +137,20 @@ def step(
     return decide(m, prepare(m, run, at_s), x, u)
 
 
-def decide(m: PredictiveMechanism, prepared: Prepared, x: Floats, u: Floats) -> tuple[Release, Run]:
-    """The private half of the step: the secret decides between the guess and fresh noise."""
+def decide(
+    m: PredictiveMechanism,
+    prepared: Prepared,
+    x: Floats,
+    u: Floats,
+    *,
+    in_place: bool = False,
+    paid: Callable[[Run], None] | None = None,
+) -> tuple[Release, Run]:
+    """The private half of the step: the secret decides between the guess and fresh noise.
+
+    `in_place` is for callers that own the prepared run and go on with the new one whatever happens.
+    Where a part fails that has seen fresh noise, `paid` is given the run in which it is paid for.
+    """
     run, at_s, guess, fits = prepared.run, prepared.at_s, prepared.guess, prepared.fits
     eps_test, eps_noise, threshold = prepared.eps_test, prepared.eps_noise, prepared.threshold
     cost_easy, cost_hard = prepared.cost_easy, prepared.cost_hard
@@ -154,16 +163,24 @@ def decide(m: PredictiveMechanism, prepared: Prepared, x: Floats, u: Floats) -> 
             asked = Question(
                 x, guess, eps_test * scale, eps_noise * scale, threshold, prepared.all_tested, fits
             )  # [S5]
-            if m.draws_after_test:
-                hard, fresh = TestThenNoise.decide(m.decider, m.space, asked, u)  # type: ignore[arg-type]  # it is one  # [S6]
+            if m.own_decision is not None:
+                hard, fresh = m.own_decision.decide(m.decider, m.space, asked, u)  # [S6]
             else:
                 answer = m.decider.decide(m.space, read_only_copy(asked), read_only_copy(u))
                 hard, fresh = _checked_outcome(prepared, *answer)  # [S7]
-            value = _merged(guess, hard, fresh, type(m.space) in _OUR_SPACES)
+            _check_fresh(guess, hard, fresh)
     except BaseException as broken:  # noqa: BLE001  # whatever it was, nothing may be released
         failure = broken
     if failure is not None:
-        raise _without_text("decision", failure)
+        raise without_text("decision", failure)
+    learnt, own = run.learnt, type(m.space) in OUR_SPACES
+    if (m.tracker is not None or m.remap is not None) and len(fresh):
+        try:
+            fresh, learnt = refine(m, run, hard, at_s, fresh, eps_noise, in_place)  # [S10]
+        except BaseException as broken:  # noqa: BLE001  # it is raised again, when this is paid
+            failure = broken
+        own = True
+    value = _merged(guess, hard, fresh, own)
     released, all_fit = fits, np.count_nonzero(fits) == len(fits)
     if not all_fit:
         eps_test, eps_noise = np.where(fits, eps_test, 0.0), np.where(fits, eps_noise, 0.0)
@@ -181,16 +198,12 @@ def decide(m: PredictiveMechanism, prepared: Prepared, x: Floats, u: Floats) -> 
     )
     ended = run.ended if all_fit else ~fits
     tested = None if prepared.all_tested and all_fit else np.less(threshold, np.inf)
-    return release, _record(run, release, at_s, ended, tested, m.needs_history).frozen()
-
-
-def _without_text(role: str, failure: BaseException) -> BaseException:
-    """The error to raise instead of a part's own, whose text and class may hold the secret."""
-    if isinstance(failure, KeyboardInterrupt):
-        return KeyboardInterrupt()
-    kind = type(failure)
-    name = kind.__name__ if kind.__module__ in ("builtins", "hereish.errors") else "an error"
-    return PartError(f"the {role} failed with {name}; nothing was released")
+    after = _record(run, release, at_s, ended, tested, learnt, m.needs_history).frozen()
+    if failure is not None:
+        if paid is not None:
+            paid(after)
+        raise failure
+    return release, after
 
 
 def _checked_outcome(prepared: Prepared, hard: Bools, fresh: Floats) -> tuple[Bools, Floats]:
@@ -210,23 +223,32 @@ def _checked_outcome(prepared: Prepared, hard: Bools, fresh: Floats) -> tuple[Bo
     return hard.copy(), fresh.copy("K")
 
 
-def _merged(guess: Floats, hard: Bools, fresh: Floats, own: bool) -> Floats:
-    """The guess, and fresh noise in the lanes that are hard; `own`: nobody else holds the noise."""
-    count = np.count_nonzero(hard)
+def _check_fresh(guess: Floats, hard: Bools, fresh: Floats) -> None:
+    """Refuse noise that is not one row for each lane that is hard."""
     if type(fresh) is not np.ndarray or fresh.dtype != np.float64:
         raise TypeError
-    if fresh.shape != (count, guess.shape[1]):
+    if fresh.shape != (np.count_nonzero(hard), guess.shape[1]):
         raise TypeError
-    if count == len(hard):
+
+
+def _merged(guess: Floats, hard: Bools, fresh: Floats, own: bool) -> Floats:
+    """The guess, and fresh noise in the lanes that are hard; `own`: nobody else holds the noise."""
+    if len(fresh) == len(hard):
         return fresh if own else fresh.copy("K")
     value = guess.copy("K")
-    if count:
+    if len(fresh):
         value.T[:, hard.nonzero()[0]] = fresh.T
     return value
 
 
 def _record(
-    run: Run, release: Release, at_s: Floats, ended: Bools, tested: Bools | None, history: bool
+    run: Run,
+    release: Release,
+    at_s: Floats,
+    ended: Bools,
+    tested: Bools | None,
+    learnt: Floats,
+    history: bool,
 ) -> Run:
     """The run with this release in front; lanes that released nothing only learn that they ended.
 
@@ -253,6 +275,7 @@ def _record(
         hard_at_s=hard_at_s,
         hard_threshold=hard_threshold,
         tested_at_s=tested_at_s,
+        learnt=learnt,
     )
 
 
@@ -273,17 +296,18 @@ def _costs(
     m: PredictiveMechanism, eps_test: PerLane, eps_noise: PerLane, threshold: PerLane
 ) -> tuple[PerLane, PerLane]:
     """What each outcome costs. The bound counts in whole quanta, and holds the worst case."""
-    if m.draws_after_test:
-        return eps_test, eps_test + eps_noise  # as `TestThenNoise.costs` has it
+    if m.own_decision is not None:
+        cost_easy, cost_hard = m.own_decision.costs(eps_test, eps_noise)
+        return cost_easy, cost_hard
     failure: BaseException | None = None
     try:
         easy, hard = m.decider.costs(read_only_copy(eps_test), read_only_copy(eps_noise))
     except BaseException as broken:  # noqa: BLE001  # it may remember a secret
         failure = broken
     if failure is not None:
-        raise _without_text("decision", failure)
-    lanes = len(np.atleast_1d(threshold)) if np.ndim(threshold) else None
-    easy, hard = (_own_array("decision", cost, lanes) for cost in (easy, hard))
+        raise without_text("decision", failure)
+    shape = np.shape(threshold) or None
+    easy, hard = (own_array("decision", cost, shape) for cost in (easy, hard))
     for cost in (easy, hard):
         if not np.all(np.equal(m.bound.quantised(cost), cost)):
             raise PartError("a decision must return costs that are sums of its epsilons")
@@ -292,74 +316,6 @@ def _costs(
     # Where nothing is asked and nothing drawn, nothing is paid.
     free = np.equal(threshold, np.inf)
     return np.where(free, 0.0, easy), np.where(free, 0.0, hard)
-
-
-def _guess(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
-    if type(m.prediction) is Parrot:
-        return run.value  # released before, so on the grid, and nobody else's
-    answer = _call_part("prediction", m.prediction, m.prediction, run, at_s)
-    try:
-        guess = np.asarray(answer, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise PartError("the prediction must return numbers; nothing was released") from None
-    if guess.shape != run.value.shape:
-        raise PartError(
-            f"the prediction must return an array of shape {run.value.shape} "
-            f"(lanes, coordinates), found {guess.shape}"
-        )
-    # Half a guess is none; a guess off the map would be a bug of the prediction, and is public.
-    guess = np.where(np.isnan(guess).any(axis=1, keepdims=True), np.nan, guess)
-    wrong = find_point_outside(m.space, guess[guess[:, 0] == guess[:, 0]])
-    if wrong is not None:
-        raise PartError(f"the prediction returned a point that is not in the space: {wrong[1]}")
-    guess = m.space.snap(guess)
-    guess.setflags(write=False)
-    return guess
-
-
-def _checked_plan(plan: Plan, lanes: int, ours: bool) -> tuple[PerLane, PerLane, PerLane]:
-    """Costs and threshold, as copies that nobody else can write to.
-
-    Refuses a plan that would pay the user back, or ask for noise without a budget.
-    """
-    eps_test, eps_noise, threshold, _ = plan
-    if type(eps_test) is type(eps_noise) is type(threshold) is float:
-        if eps_test >= 0.0 < eps_noise and threshold == threshold:
-            return eps_test, eps_noise, threshold  # numbers cannot be changed
-    elif not ours:  # ours are made for this step
-        eps_test, eps_noise, threshold = (
-            _own_array("budget manager", number, lanes) for number in plan[:3]
-        )
-    paid = np.greater_equal(eps_test, 0.0) & np.greater(eps_noise, 0.0)
-    wrong = np.not_equal(threshold, threshold)
-    if np.count_nonzero(paid) < np.size(paid):
-        # With +inf it costs nothing, whatever the plan says.
-        wrong = wrong | ~(paid | np.equal(threshold, np.inf))
-    if np.count_nonzero(wrong):
-        raise PartError(
-            "the budget manager must plan eps_test >= 0 and eps_noise > 0 (unless the threshold "
-            "is +inf) and a threshold that is a number"
-        )
-    return eps_test, eps_noise, threshold
-
-
-def _own_array(role: str, number: PerLane, lanes: int | None) -> PerLane:
-    """What a part returned, as a number or an array that it does not hold."""
-    if type(number) is float:
-        return number
-    try:
-        owned = np.array(number, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise PartError(f"the {role} must return numbers; nothing was released") from None
-    if owned.ndim == 0:
-        return float(owned)
-    if lanes is not None and owned.shape != (lanes,):
-        raise PartError(
-            f"the {role} must return numbers, or arrays of shape {(lanes,)}, "
-            f"found shape {owned.shape}"
-        )
-    owned.setflags(write=False)
-    return owned
 
 
 def check_grid(m: PredictiveMechanism, eps_noise: PerLane) -> None:
@@ -388,12 +344,3 @@ def _check_uniforms(m: PredictiveMechanism, u: Floats, lanes: int) -> None:
         proper = bool(u.min() > 0.0 and u.max() < 1.0)
     if not proper:
         raise PartError("uniforms must lie strictly between 0 and 1; nothing was released")
-
-
-def _checked_skips(answer: Bools, at_s: Floats) -> Bools:
-    skips = np.asarray(answer)
-    if skips.dtype != np.bool_ or skips.shape != at_s.shape:
-        raise PartError(
-            f"the skip rule must return {at_s.shape} booleans, found {skips.shape} {skips.dtype}"
-        )
-    return skips

@@ -32,6 +32,16 @@ def all_finite(values: PerLane) -> bool:
     return math.isfinite(values)
 
 
+def take_rows(table: Floats, lanes: Ints) -> Floats:
+    """The rows of these lanes, each column in one piece."""
+    return table.T.take(lanes, axis=1).T
+
+
+def take_numbers(values: PerLane, lanes: Ints) -> PerLane:
+    """The numbers of these lanes; one number that all lanes share stays as it is."""
+    return values[lanes] if isinstance(values, np.ndarray) and values.ndim else values
+
+
 def read_only_copy(public: Any) -> Any:
     """Arrays, or tuples of them, as copies that nobody else holds and that cannot be written to."""
     if isinstance(public, np.ndarray):

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hereish.core.part_calls import call_part
 from hereish.core.run import NO_WINDOW, Run
 from hereish.core.spaces import find_point_outside
-from hereish.core.types import Bools, Floats, Ints
+from hereish.core.types import Bools, Floats, Ints, all_finite
 from hereish.errors import ParameterError, PointError
 
 if TYPE_CHECKING:
@@ -162,6 +163,7 @@ def _shape_fault(m: PredictiveMechanism, run: Run) -> str | None:
     lanes = run.spent.shape[:1]
     shapes = {"values": (*lanes, m.memory, m.dim), "times_s": (*lanes, m.memory)}
     shapes["hards"] = shapes["times_s"]
+    shapes["learnt"] = (*lanes, m.width)
     for name, value in zip(Run._fields, run, strict=True):
         kind, shape = _KINDS.get(name, _FLOAT), shapes.get(name, lanes)
         if type(value) is not np.ndarray or value.dtype != kind:  # masks are not looked at
@@ -197,7 +199,12 @@ def _history_fault(m: PredictiveMechanism, run: Run) -> str | None:
         return "nothing can be later than the last release"
     if _any(run.hard_threshold != run.hard_threshold):
         return "hard_threshold must be a number"
-    return None
+    if not all_finite(run.learnt):
+        return "what the prediction has learnt must be finite numbers"
+    if m.tracker is None:
+        return None
+    wrong: str | None = call_part("prediction", m.tracker, m.tracker.find_fault, run.learnt)
+    return wrong
 
 
 def _budget_fault(m: PredictiveMechanism, run: Run) -> str | None:

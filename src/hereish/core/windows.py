@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -26,7 +26,11 @@ _LAST_S = datetime(2500, 1, 1, tzinfo=UTC).timestamp()
 
 
 class Window(Protocol):
-    """Numbers the windows; numbers never fall as time goes on."""
+    """Numbers the windows; numbers never fall as time goes on.
+
+    A window may also have a method `end_s(at_s)`, when the window of each time ends: budget
+    managers that pace ask for it.
+    """
 
     def index(self, at_s: Floats) -> Ints | None:
         """The window of each time; None if there is only one for ever."""
@@ -43,6 +47,9 @@ class NoReset:
 
     def index(self, at_s: Floats) -> Ints | None:
         return None
+
+    def end_s(self, at_s: Floats) -> Floats:
+        return np.full(len(at_s), np.inf)
 
     def covers(self, index: int | None = None) -> str:
         return "all reports together"
@@ -64,6 +71,10 @@ class Every:
     def index(self, at_s: Floats) -> Ints | None:
         return np.floor(at_s / self.duration.total_seconds()).astype(np.int64)
 
+    def end_s(self, at_s: Floats) -> Floats:
+        duration_s = self.duration.total_seconds()
+        return np.asarray((np.floor(at_s / duration_s) + 1.0) * duration_s)
+
     def covers(self, index: int | None = None) -> str:
         if index is None:
             return f"the reports of each window of {self.duration}"
@@ -84,13 +95,33 @@ class Day:
         _zone(self.time_zone)
 
     def index(self, at_s: Floats) -> Ints | None:
+        days, place = self._find(at_s)
+        return place + (days.first + _EPOCH_DAY)
+
+    def end_s(self, at_s: Floats) -> Floats:
+        days, place = self._find(at_s)
+        return days.starts_s[place + 1]
+
+    def start_s(self, at_s: Floats) -> Floats:
+        """When the day of each time began."""
+        days, place = self._find(at_s)
+        return days.starts_s[place]
+
+    def _find(self, at_s: Floats) -> tuple[_Days, Ints]:
+        """A table of days, and the place of each time's day in it."""
         if not len(at_s):
-            return np.empty(0, dtype=np.int64)
-        low_s, high_s = float(at_s.min()), float(at_s.max())
-        if not (low_s >= _FIRST_S and high_s <= _LAST_S):
-            raise PointError("a time lies outside the years 1800 to 2500; check the clock")
-        first, starts = _days(self.time_zone, low_s, high_s)
-        return first + _EPOCH_DAY - 1 + starts.searchsorted(at_s, side="right")
+            return _Days(0, np.empty(1), False), np.empty(0, dtype=np.int64)
+        # The one of a live report is looked at sooner in Python.
+        low_s, high_s = at_s.item(0), at_s.item(0)
+        if len(at_s) > 1:
+            low_s, high_s = float(at_s.min()), float(at_s.max())
+        check_years(low_s, high_s)
+        days = _days(self.time_zone, low_s, high_s)
+        if days.regular and len(at_s) == 1:
+            return days, np.array([int((low_s - days.starts_s.item(0)) / _DAY_S)])
+        if days.regular:  # much faster than a search, and exact
+            return days, ((at_s - days.starts_s[0]) / _DAY_S).astype(np.int64)
+        return days, days.starts_s.searchsorted(at_s, side="right") - 1
 
     def covers(self, index: int | None = None) -> str:
         if index is None:
@@ -102,22 +133,44 @@ class Day:
         return f"the reports of {day} ({self.time_zone})"
 
 
-# Per time zone: the first day of a table and when its days begin. Replaced whole, never changed.
-_midnights: dict[str, tuple[int, Floats]] = {}
+def check_years(low_s: float, high_s: float) -> None:
+    """Refuse times of which local clocks cannot be told."""
+    if not (low_s >= _FIRST_S and high_s <= _LAST_S):
+        raise PointError("a time lies outside the years 1800 to 2500; check the clock")
 
 
-def _days(zone: str, low_s: float, high_s: float) -> tuple[int, Floats]:
-    """A first day, and the beginnings of the days from it on, that cover these times."""
+class _Days(NamedTuple):
+    """When the days of a time zone begin, from a first one on."""
+
+    first: int
+    starts_s: Floats
+    regular: bool  # all are 24 hours long, and few enough for that to tell them apart in doubles
+
+
+# Per time zone. Replaced whole, never changed.
+_midnights: dict[str, _Days] = {}
+_MOST_REGULAR = 4000
+# Tables of times further apart than this are not joined: one probe of 1970, and every later table
+# would be of twenty thousand days, built again each week.
+_APART_DAYS = 400
+
+
+def _days(zone: str, low_s: float, high_s: float) -> _Days:
+    """A table of days that covers these times."""
     first, last = int(low_s // _DAY_S) - 2, int(high_s // _DAY_S) + 3
     table = _midnights.get(zone)
     if table is not None:
-        if table[0] <= first and last < table[0] + len(table[1]):
+        if table.first <= first and last < table.first + len(table.starts_s):
             return table
-        first, last = min(first, table[0]), max(last, table[0] + len(table[1]) - 1)
+        begins, ends = table.first, table.first + len(table.starts_s) - 1
+        if begins - _APART_DAYS < last and first < ends + _APART_DAYS:
+            first, last = min(first, begins), max(last, ends)
     # A week to spare, so that a live session builds one table per week; and never a falling one,
     # although a clock set back over midnight repeats a date.
     starts = np.array([_midnight_s(zone, day) for day in range(first, last + 8)])
-    table = _midnights[zone] = first, np.maximum.accumulate(starts)
+    starts = np.maximum.accumulate(starts)
+    regular = len(starts) <= _MOST_REGULAR and bool((np.diff(starts) == _DAY_S).all())
+    table = _midnights[zone] = _Days(first, starts, regular)
     return table
 
 

@@ -1,0 +1,273 @@
+"""Budget managers that spend by the public clock, for decisions that draw the noise first.
+
+What a report may cost follows from the time of day, from how long the user has stayed, and from
+what is left. All of that is public, so pacing is free. Proof of the bound: budget.proof.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from functools import lru_cache
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from hereish.core.budget import Plan
+from hereish.core.parts import check_methods
+from hereish.core.privacy import positive
+from hereish.core.run import Run
+from hereish.core.types import Bools, Floats, Ints, PerLane
+from hereish.core.windows import Day, Window, check_years
+from hereish.errors import ParameterError
+
+_HALF_HOUR_S = 1800.0
+_DAY_S = 86400.0
+_EPOCH = date(1970, 1, 1)
+_SETTLES_S = 3600.0  # a stay in which somebody is half settled
+# What a report may take of what is left. The rest keeps the next one from being refused.
+_MOST_OF_THE_REST = 0.95
+# Of the budget: noise of less would be as good as none, and its rest would be gone in quanta.
+_NEXT_TO_NOTHING = 2.0**-20
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How near a guess has to be, and how strictly that is asked.
+
+    A guess within `near_m`, and `near_noise` times the scale of the noise, is near. A test is the
+    stricter the longer the last one was ago: a share `strictness` of `eps_noise` after half an
+    hour, proportionally less or more before or after, up to `longest_s`. So tests cost the same
+    per hour however often somebody reports. The longer somebody has stayed the less there is to
+    find out: a long stay makes tests up to `1 + calm` times less strict.
+    """
+
+    near_m: float
+    near_noise: float
+    strictness: float
+    longest_s: float
+    calm: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("near_m", "near_noise", "strictness", "longest_s"):
+            positive(name, getattr(self, name))
+        if self.calm != 0.0:
+            positive("calm", self.calm)
+
+    def ask(self, run: Run, at_s: Floats, eps_noise: PerLane) -> tuple[PerLane, PerLane]:
+        """The epsilon of the test and the distance that is near enough."""
+        # NaN before the first test; there is no guess then, and nothing is asked.
+        since_s = _at_most(self.longest_s, _number(at_s) - _number(run.tested_at_s))
+        strictness = (self.strictness / _HALF_HOUR_S) * since_s
+        if self.calm:
+            strictness = strictness / (1.0 + self.calm * _settled(run, at_s))
+        return _at_most(1.0, strictness) * eps_noise, self.near_m + self.near_noise / eps_noise
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """Hours of each day in which nothing new is asked: the guess is released untested, for free."""
+
+    begins: time
+    ends: time
+    time_zone: str
+
+    def __post_init__(self) -> None:
+        for name in ("begins", "ends"):
+            value = getattr(self, name)
+            if not isinstance(value, time) or value.tzinfo is not None:
+                raise ParameterError(f"quiet hours are two datetime.time, found {value!r}")
+        if self.begins == self.ends:
+            raise ParameterError(f"quiet hours must not begin and end at {self.begins}")
+        Day(self.time_zone)
+
+    def covers(self, at_s: Floats) -> Bools:
+        """Whether each time lies in the quiet hours."""
+        nights, place = self._find(at_s, at_s)
+        return np.asarray(at_s - nights.begins_s[place] < nights.lengths_s[place])
+
+    def awake_s(self, at_s: Floats, until_s: Floats) -> Floats:
+        """How much of the time until then is not quiet."""
+        nights, place = self._find(at_s, until_s)
+        until = nights.begins_s.searchsorted(until_s, side="right") - 1
+        return np.asarray(
+            (until_s - at_s) - (nights.quiet_s(until_s, until) - nights.quiet_s(at_s, place))
+        )
+
+    def _find(self, at_s: Floats, until_s: Floats) -> tuple[_Nights, Ints]:
+        """The quiet hours of these days, and which of them began last before each time."""
+        if not len(at_s):
+            return _Nights(np.empty(1), np.empty(1), np.empty(1)), np.empty(0, dtype=np.int64)
+        low_s, high_s = float(at_s.min()), float(until_s.max())
+        check_years(low_s, high_s)
+        first, last = int(low_s // _DAY_S) - 2, int(high_s // _DAY_S) + 1
+        # By months, so that a live session makes a table per month.
+        nights = _nights(self, first - first % 32, last - last % 32 + 32)
+        return nights, nights.begins_s.searchsorted(at_s, side="right") - 1
+
+
+class _Nights(NamedTuple):
+    """When the quiet hours of some days begin, how long they are, and how long all before were."""
+
+    begins_s: Floats
+    lengths_s: Floats
+    before_s: Floats
+
+    def quiet_s(self, at_s: Floats, place: Ints) -> Floats:
+        """How much was quiet until then, since the first of these days."""
+        into_s = np.minimum(at_s - self.begins_s[place], self.lengths_s[place])
+        return np.asarray(self.before_s[place] + into_s)
+
+
+@lru_cache(maxsize=64)
+def _nights(quiet: Quiet, first: int, last: int) -> _Nights:
+    """The quiet hours that begin on these days (since 1970), by the local clock."""
+    zone = ZoneInfo(quiet.time_zone)
+    dates = [_EPOCH + timedelta(days=day) for day in range(first, last)]
+    next_day = timedelta(days=int(quiet.ends < quiet.begins))
+    begins_s = np.array([_moment_s(date, quiet.begins, zone) for date in dates])
+    ends_s = np.array([_moment_s(date + next_day, quiet.ends, zone) for date in dates])
+    lengths_s = np.maximum(ends_s - begins_s, 0.0)  # a clock set forward may leave nothing of them
+    return _Nights(begins_s, lengths_s, np.cumsum(lengths_s) - lengths_s)
+
+
+def _moment_s(day: date, clock: time, zone: ZoneInfo) -> float:
+    return datetime.combine(day, clock, tzinfo=zone).timestamp()
+
+
+@dataclass(frozen=True)
+class Paced:
+    """Spends so that the budget lasts to the end of its window, or for a number of reports.
+
+    Fresh noise takes `share / (1 + n)` of what is left, where n grows by `per_half_hour` with each
+    half hour to the end of the window, quiet hours left out. It grows faster for somebody whose
+    guesses fail more often than is usual, in `learn_after` reports or so, by `adapt`. With a number
+    of `reports`, n grows with each to come: by 1 for those whose guesses will probably fail, and
+    by `per_report` for the others. Noise that has served long was worth it: after a long stay the
+    next takes up to `1 + settle` times as much. What is left is never
+    all taken, and where noise would get next to nothing, or less than the `smallest_eps` that the
+    space can draw, the guess is repeated for free: so the budget does not end before its window,
+    unless `least_eps_noise` asks for an accuracy that cannot be kept, or a prediction has no guess
+    to repeat. The last of the planned reports takes all, and after it nothing is left.
+    """
+
+    total: float
+    window: Window
+    tolerance: Tolerance
+    share: float
+    per_half_hour: float
+    usual_hard: float
+    learn_after: float
+    adapt: float
+    settle: float
+    reports: int | None = None
+    per_report: float = 0.0
+    quiet: Quiet | None = None
+    least_eps_noise: float = 0.0
+    smallest_eps: float = 0.0
+    needs_history = True
+
+    def __post_init__(self) -> None:
+        check_methods(self.window, "window", "end_s")
+        for name in ("total", "share", "usual_hard", "learn_after"):
+            positive(name, getattr(self, name))
+        for name in ("adapt", "settle", "least_eps_noise", "smallest_eps"):
+            if getattr(self, name) != 0.0:
+                positive(name, getattr(self, name))
+        planned = self.reports
+        if planned is None:
+            positive("per_half_hour", self.per_half_hour)
+            return
+        positive("per_report", self.per_report)
+        if isinstance(planned, bool) or not isinstance(planned, (int, np.integer)) or planned < 1:
+            raise ParameterError(f"reports must be a whole number from 1, found {planned!r}")
+
+    def __call__(self, run: Run, at_s: Floats, /) -> Plan:
+        wanted = (self.total - _number(run.spent)) * self._share(run, at_s)
+        least = max(self.least_eps_noise, self.smallest_eps, _NEXT_TO_NOTHING * self.total)
+        # Where less is left than the least, the step refuses it.
+        eps_noise = _at_least(least, wanted)
+        eps_test, threshold = self.tolerance.ask(run, at_s, eps_noise)
+        if not self.least_eps_noise:
+            repeated = np.less(wanted, least)
+            if np.count_nonzero(repeated):
+                threshold = np.where(repeated, np.inf, threshold)
+        if self.quiet is not None:
+            threshold = np.where(self.quiet.covers(at_s), np.inf, threshold)
+        if self.reports is not None:  # once all of them are delivered, it ends
+            delivered = run.reports >= self.reports
+            eps_noise = np.where(delivered, 2.0 * self.total, eps_noise)
+            threshold = np.where(delivered, -np.inf, threshold)
+        return Plan(eps_test, eps_noise, threshold)
+
+    def _share(self, run: Run, at_s: Floats) -> PerLane:
+        """What fresh noise may take of what is left."""
+        hard, reports = _number(run.hard), _number(run.reports)
+        worth = self.share * (1.0 + self.settle * _settled(run, at_s))
+        known = self.learn_after
+        failing = (hard + known * self.usual_hard) / (reports + known)
+        if self.reports is None:
+            pace = _at_least(0.0, 1.0 + self.adapt * (failing / self.usual_hard - 1.0))
+            end_s = self.window.end_s(at_s)  # type: ignore[attr-defined]  # it was looked at
+            ahead_s = end_s - at_s if self.quiet is None else self.quiet.awake_s(at_s, end_s)
+            share = worth / (1.0 + (self.per_half_hour / _HALF_HOUR_S) * _number(ahead_s) * pace)
+            return _at_most(_MOST_OF_THE_REST, share)
+        after_this = _at_least(0, self.reports - 1 - reports)
+        # Of those to come so many will be hard; the others, and all tests, take `per_report`.
+        weight = self.per_report + (1.0 - self.per_report) * failing
+        share = worth / (1.0 + weight * after_this)
+        return np.where(np.greater(after_this, 0), _at_most(_MOST_OF_THE_REST, share), 1.0)
+
+
+@dataclass(frozen=True)
+class Steady:
+    """Fresh noise of at least `eps_noise`, as many as fit; the guess is tested by the clock.
+
+    After a long stay the next noise takes up to `1 + settle` times as much.
+    """
+
+    eps_noise: float
+    tolerance: Tolerance
+    settle: float = 0.0
+    needs_history = True
+
+    def __post_init__(self) -> None:
+        positive("eps_noise", self.eps_noise)
+        if self.settle != 0.0:
+            positive("settle", self.settle)
+
+    def __call__(self, run: Run, at_s: Floats, /) -> Plan:
+        eps_noise: PerLane = self.eps_noise
+        if self.settle:
+            eps_noise = eps_noise * (1.0 + self.settle * _settled(run, at_s))
+        eps_test, threshold = self.tolerance.ask(run, at_s, eps_noise)
+        return Plan(eps_test, eps_noise, threshold)
+
+
+def _settled(run: Run, at_s: Floats) -> PerLane:
+    """How settled somebody is: from 0 just after fresh noise, and before any, to 1 long after."""
+    stay_s = _at_least(0.0, _number(at_s) - _number(run.hard_at_s))
+    return stay_s / (stay_s + _SETTLES_S)
+
+
+# One lane, a live report, is reckoned in plain numbers: far quicker, and the same bits, since sums,
+# products and quotients are rounded alike.
+
+
+def _number(values: Floats | Ints) -> PerLane:
+    return values.item() if len(values) == 1 else np.asarray(values)
+
+
+def _at_most(most: float, values: PerLane) -> PerLane:
+    """`most` where there is no number, too."""
+    if isinstance(values, np.ndarray):
+        return np.fmin(values, most)
+    return values if values < most else most
+
+
+def _at_least(least: float, values: PerLane) -> PerLane:
+    """`least` where there is no number, too."""
+    if isinstance(values, np.ndarray):
+        return np.fmax(values, least)
+    return values if values > least else least

@@ -1,0 +1,191 @@
+"""Calls of parts: copies for those of a user's own, and checks of what they answer.
+
+A part that is known not to write to what it is given needs no copies. Every answer is checked,
+and nothing that a part declares changes that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hereish.core.budget import AlwaysNoise, FixedRate, FixedUtility, Plan
+from hereish.core.pacing import Paced, Steady
+from hereish.core.places import PlaceMemory
+from hereish.core.prediction import Lifted, Parrot
+from hereish.core.remap import PriorRemap
+from hereish.core.run import Run
+from hereish.core.skip import SkipBySpeed
+from hereish.core.spaces import Line, Plane, Sphere, find_point_outside
+from hereish.core.types import Bools, Floats, PerLane, all_finite, read_only_copy, take_numbers
+from hereish.core.windows import Day, Every, NoReset
+from hereish.errors import HereishError, PartError
+
+if TYPE_CHECKING:
+    from hereish.core.mechanism import PredictiveMechanism
+
+# They are known not to write to what they are given, so that they need no copies.
+OURS = {
+    *(Parrot, Lifted, PlaceMemory, FixedUtility, FixedRate, AlwaysNoise, Paced, Steady),
+    *(SkipBySpeed, PriorRemap, NoReset, Every, Day),
+}
+OUR_SPACES = {Sphere, Plane, Line}
+
+
+def call_part(name: str, part: Any, ask: Any, *public: Any) -> Any:
+    """What a part says. One of a user's own gets read-only copies that nobody else holds."""
+    if type(part) in OURS:
+        return ask(*public)
+    try:
+        return ask(*map(read_only_copy, public))
+    except HereishError:
+        raise
+    except Exception as broken:
+        raise PartError(
+            f"the {name} failed with {type(broken).__name__}; nothing was released"
+        ) from broken
+
+
+def guess_of(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
+    """The guess of each lane, on the grid of the space; NaN where there is none."""
+    if type(m.prediction) is Parrot:
+        return run.value  # released before, so on the grid, and nobody else's
+    answer = call_part("prediction", m.prediction, m.prediction, run, at_s)
+    if type(m.prediction) is PlaceMemory and np.may_share_memory(answer, run.values):
+        return run.value
+    try:
+        guess = np.asarray(answer, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise PartError("the prediction must return numbers; nothing was released") from None
+    if guess.shape != run.value.shape:
+        raise PartError(
+            f"the prediction must return an array of shape {run.value.shape} "
+            f"(lanes, coordinates), found {guess.shape}"
+        )
+    # Half a guess is none; a guess off the map would be a bug of the prediction, and is public.
+    guess = np.where(np.isnan(guess).any(axis=1, keepdims=True), np.nan, guess)
+    wrong = find_point_outside(m.space, guess[guess[:, 0] == guess[:, 0]])
+    if wrong is not None:
+        raise PartError(f"the prediction returned a point that is not in the space: {wrong[1]}")
+    guess = m.space.snap(guess)
+    guess.setflags(write=False)
+    return guess
+
+
+def refine(
+    m: PredictiveMechanism,
+    run: Run,
+    hard: Bools,
+    at_s: Floats,
+    fresh: Floats,
+    eps_noise: PerLane,
+    in_place: bool,
+) -> tuple[Floats, Floats]:
+    """What is released in place of fresh noise, and what the prediction has learnt by then.
+
+    Post-processing: noise that may be released, its epsilon, and the run are all that is used.
+    `in_place`: nobody will look at the run again, so what it has learnt is overwritten.
+    """
+    lanes = hard.nonzero()[0]
+    eps, learnt = take_numbers(eps_noise, lanes), run.learnt
+    if m.remap is not None:
+        remapped = call_part("remapping", m.remap, m.remap, fresh, eps)
+        fresh = _checked_points(m, "remapping", remapped, fresh.shape)
+    if m.tracker is not None:
+        given = (run, lanes, at_s[lanes], fresh, eps)
+        answer = call_part("prediction", m.tracker, m.tracker.update, *given)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise PartError("update must return points and what was learnt; nothing was released")
+        fresh = _checked_points(m, "prediction", answer[0], fresh.shape)
+        rows = answer[1]
+        if type(m.tracker) not in OURS:
+            rows = own_array("prediction", rows, (len(lanes), learnt.shape[1]))
+            if not all_finite(rows):
+                raise PartError("what a prediction learns must be finite; nothing was released")
+        if in_place:
+            learnt.setflags(write=True)
+        else:
+            learnt = learnt.copy()
+        learnt[lanes] = rows
+    return fresh, learnt
+
+
+def _checked_points(
+    m: PredictiveMechanism, role: str, answer: object, shape: tuple[int, ...]
+) -> Floats:
+    """Points of the grid that a part answered, as a copy that it does not hold."""
+    points = own_array(role, answer, shape)
+    if not isinstance(points, np.ndarray):
+        raise PartError(f"the {role} must return an array of points; nothing was released")
+    wrong = find_point_outside(m.space, points)
+    if wrong is not None:
+        raise PartError(
+            f"the {role} returned a point that is not in the space: {wrong[1]}; nothing was "
+            "released"
+        )
+    return m.space.snap(points)
+
+
+def checked_plan(plan: Plan, lanes: int, ours: bool) -> tuple[PerLane, PerLane, PerLane]:
+    """Costs and threshold, as copies that nobody else can write to.
+
+    Refuses a plan that would pay the user back, or ask for noise without a budget.
+    """
+    eps_test, eps_noise, threshold, _ = plan
+    if type(eps_test) is type(eps_noise) is type(threshold) is float:
+        if eps_test >= 0.0 < eps_noise and threshold == threshold:
+            return eps_test, eps_noise, threshold  # numbers cannot be changed
+    elif not ours:  # ours are made for this step
+        eps_test, eps_noise, threshold = (
+            own_array("budget manager", number, (lanes,)) for number in plan[:3]
+        )
+    paid = np.greater_equal(eps_test, 0.0) & np.greater(eps_noise, 0.0)
+    wrong = np.not_equal(threshold, threshold)
+    if np.count_nonzero(paid) < np.size(paid):
+        # With +inf it costs nothing, whatever the plan says.
+        wrong = wrong | ~(paid | np.equal(threshold, np.inf))
+    if np.count_nonzero(wrong):
+        raise PartError(
+            "the budget manager must plan eps_test >= 0 and eps_noise > 0 (unless the threshold "
+            "is +inf) and a threshold that is a number"
+        )
+    return eps_test, eps_noise, threshold
+
+
+def own_array(role: str, number: Any, shape: tuple[int, ...] | None) -> PerLane:
+    """What a part returned, as a number or an array of this shape that it does not hold."""
+    if type(number) is float:
+        return number
+    try:
+        owned = np.array(number, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise PartError(f"the {role} must return numbers; nothing was released") from None
+    if owned.ndim == 0:
+        return float(owned)
+    if shape is not None and owned.shape != shape:
+        raise PartError(
+            f"the {role} must return numbers, or arrays of shape {shape}, found shape "
+            f"{owned.shape}; nothing was released"
+        )
+    owned.setflags(write=False)
+    return owned
+
+
+def checked_skips(answer: Bools, at_s: Floats) -> Bools:
+    """One boolean for each lane, as a skip rule must answer."""
+    skips = np.asarray(answer)
+    if skips.dtype != np.bool_ or skips.shape != at_s.shape:
+        raise PartError(
+            f"the skip rule must return {at_s.shape} booleans, found {skips.shape} {skips.dtype}"
+        )
+    return skips
+
+
+def without_text(role: str, failure: BaseException) -> BaseException:
+    """The error to raise instead of a part's own, whose text and class may hold the secret."""
+    if isinstance(failure, KeyboardInterrupt):
+        return KeyboardInterrupt()
+    kind = type(failure)
+    name = kind.__name__ if kind.__module__ in ("builtins", "hereish.errors") else "an error"
+    return PartError(f"the {role} failed with {name}; nothing was released")
