@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import copy
 import dataclasses
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hereish.core.batch import Sanitized, sanitize
+from hereish.core.batch import Sanitized
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import SECURE, Draws, KeyedDraws, SeededDraws
 from hereish.core.run import Run
@@ -19,6 +20,7 @@ from hereish.core.spaces import find_point_outside
 from hereish.core.types import Floats, Ints
 from hereish.core.windows import NoReset
 from hereish.errors import ParameterError, PartError, PointError
+from hereish.traces.lane_rounds import LaneRounds, put_runs, writable_copy
 from hereish.traces.names import canonical_name, name_key
 from hereish.traces.order import TieBreaker, inverse, public_order
 
@@ -47,6 +49,7 @@ class Budgets:
     def _clear(self) -> None:
         self.lock = threading.Lock()
         self._lanes: dict[tuple[str, int], int] = {}
+        self._windows_of: dict[str, list[int]] = {}  # of each user, in their order
         self._windows = _NO_WINDOWS
         self.run = self.lane_mechanism.run(0)
 
@@ -67,6 +70,8 @@ class Budgets:
         new = [key for key in keys if key not in self._lanes]
         if new:
             self._lanes.update({key: len(self) + i for i, key in enumerate(new)})
+            for user, window in new:
+                bisect.insort(self._windows_of.setdefault(user, []), window)
             fields: list[Any] = [
                 np.concatenate(pair)
                 for pair in zip(self.run, self.lane_mechanism.run(len(new)), strict=True)
@@ -77,6 +82,12 @@ class Budgets:
     def check_windows(self, windows: _WindowTimes) -> None:
         """Raises if the number of a window falls as time goes on, also between calls."""
         self._windows = self._windows.merged(windows)
+
+    def before(self, user: str, window: int) -> int | None:
+        """The lane of the user's last window before this one."""
+        windows = self._windows_of.get(user, [])
+        place = bisect.bisect_left(windows, window)
+        return self._lanes[user, windows[place - 1]] if place else None
 
     def store(self, lanes: Ints, run: Run) -> None:
         for kept, field in zip(self.run if len(lanes) else (), run, strict=False):
@@ -133,7 +144,8 @@ def sanitize_rows(
     at the same time, in the order of `place`, their places in a public order, or at random without
     it. The result is in the order of the input, row for row: whoever publishes it puts it into a
     public order. Every window is a lane of its own, so that many can run at once: its first report
-    is noise, not yesterday's guess.
+    is noise, not yesterday's guess. A mechanism that remembers goes through the windows of a user
+    one after the other, and each goes on from the one before.
 
     Guarantee: as the mechanism's, for each user, whatever the order of the rows depends on.
     """
@@ -160,16 +172,18 @@ def sanitize_rows(
     with contextlib.nullcontext() if budgets is None else budgets.lock:
         first = begins if order is None else order[begins]
         lanes, run = _resume(mechanism, budgets, times, keys, at_s, first)
-        out = sanitize(
+        rounds = LaneRounds(
             _without_windows(mechanism) if budgets is None else budgets.lane_mechanism,
             points[rows],
             sorted_at_s,
             np.append(begins, len(user)),
-            seed=seed,
-            draws=draws,
-            users=keyed,
-            run=run,
+            SeededDraws(seed) if seed is not None else draws,
+            keyed,
         )
+        if mechanism.tracker is None:
+            out = rounds.all_at_once(run)
+        else:
+            out = rounds.one_after_the_other(sorted_user[begins], run, _carried(budgets, keys))
         if budgets is not None and out.run is not None:
             budgets.store(lanes, out.run)  # before anything is returned
     guarantee = mechanism.guarantee_for_each("user") if out.private else out.guarantee
@@ -181,6 +195,19 @@ def sanitize_rows(
     if out.charged is not None:
         columns["charged"] = out.charged[back]
     return dataclasses.replace(out, **columns, guarantee=guarantee)
+
+
+def _carried(budgets: Budgets | None, keys: Sequence[tuple[str, int]]) -> Run | None:
+    """For the first lane of each user: the run of the window before, empty where there is none."""
+    if budgets is None:
+        return None
+    users = [i for i, key in enumerate(keys) if not i or keys[i - 1][0] != key[0]]
+    before = [budgets.before(*keys[i]) for i in users]
+    carried = writable_copy(budgets.lane_mechanism.run(len(users)))
+    known = np.array([i for i, lane in enumerate(before) if lane is not None], dtype=np.int64)
+    lanes = np.array([lane for lane in before if lane is not None], dtype=np.int64)
+    put_runs(carried, known, budgets.run.take(lanes))
+    return carried
 
 
 def _without_windows(mechanism: PredictiveMechanism) -> PredictiveMechanism:

@@ -191,6 +191,7 @@ def _summarize(
         refused=counts.refused,
         guarantee=guarantee.statement,
         private=guarantee.private,
+        prior=guarantee.prior,
         displacement_mean_m=counts.displacement_mean_m,
         displacement_p90_m=counts.displacement_p90_m,
     )

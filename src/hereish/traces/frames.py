@@ -14,6 +14,7 @@ from hereish.core.types import Floats, Ints
 from hereish.errors import ParameterError, PointError
 from hereish.traces.budgets import Budgets, sanitize_rows, tie_breaker
 from hereish.traces.foreign_errors import replace_foreign_errors
+from hereish.traces.guarantee import describe_prior, prior_name
 from hereish.traces.names import canonical_name, name_key
 from hereish.traces.order import Order, check_order, inverse, public_order, qualify_guarantee
 
@@ -98,9 +99,7 @@ def _sanitize_plain(frame: Any, options: _Options, lat: str, lon: str) -> Any:
     places = {lat: out.value[rows, 0], lon: out.value[rows, 1]}
     released = _build_released(table, options, out, rows, places)
     names = [name for name in (user, time, lat, lon, "kind", "cost", *keep) if name is not None]
-    return _with_guarantee(
-        released.select(*names).to_native(), qualify_guarantee(out.guarantee, options.order)
-    )
+    return _with_guarantee(released.select(*names).to_native(), _describe(out, options))
 
 
 def _sanitize(table: Any, points: Floats, options: _Options) -> tuple[Sanitized, Ints]:
@@ -296,7 +295,13 @@ def _sanitize_geo(frame: Any, options: _Options) -> Any:
     lat, lon = out.value[rows].T
     moved = geopandas.GeoSeries.from_xy(lon, lat, index=plain.index, crs=WGS84).to_crs(frame.crs)
     released = geopandas.GeoDataFrame(plain).set_geometry(moved.rename(geometry.name))
-    return _with_guarantee(released, qualify_guarantee(out.guarantee, options.order))
+    return _with_guarantee(released, _describe(out, options))
+
+
+def _describe(out: Sanitized, options: _Options) -> str:
+    """The guarantee, and the prior if one was used."""
+    statement = qualify_guarantee(out.guarantee, options.order)
+    return describe_prior(statement, prior_name(options.mechanism))
 
 
 def _with_guarantee(native: Any, guarantee: str) -> Any:

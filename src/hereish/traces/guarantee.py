@@ -14,6 +14,8 @@ from hereish.traces.budgets import EachTrace
 from hereish.traces.columns import Columns
 from hereish.traces.order import Order, qualify_guarantee
 
+# What follows is the name of the prior.
+PRIOR_NOTE = "Fresh noise was moved by a public prior: "
 _WINDOWS = {NoReset: "none", Day: "day", EachTrace: "trace"}
 
 
@@ -26,16 +28,23 @@ class GuaranteeMetadata:
     eps_per_m: float | None = None  # the budget of a window
     window: str = "none"  # none, day or trace
     time_zone: str | None = None  # in which days begin
+    prior: str | None = None  # the name of the public prior that has moved fresh noise
+
+    @property
+    def description(self) -> str:
+        """The statement, and what else a reader should know of the places."""
+        return describe_prior(self.statement, self.prior)
 
     def as_dict(self) -> dict[str, Any]:
-        """The settings as files have them."""
-        return {
+        """The settings as files have them; there is a prior only where one was used."""
+        settings = {
             "guarantee": self.statement,
             "private": self.private,
             "eps_per_m": self.eps_per_m,
             "window": self.window,
             "time_zone": self.time_zone,
         }
+        return settings if self.prior is None else settings | {"prior": self.prior}
 
     @classmethod
     def from_dict(cls, settings: object) -> GuaranteeMetadata | None:
@@ -47,7 +56,11 @@ class GuaranteeMetadata:
             "window": (str,),
             "time_zone": (str, type(None)),
         }
-        if not isinstance(settings, dict) or settings.keys() != types.keys():
+        if not isinstance(settings, dict):
+            return None
+        if "prior" in settings:
+            types["prior"] = (str,)
+        if settings.keys() != types.keys():
             return None
         if not all(isinstance(settings[name], allowed) for name, allowed in types.items()):
             return None
@@ -55,6 +68,16 @@ class GuaranteeMetadata:
         if eps is not None and not 0.0 < eps < math.inf:
             return None
         return cls(*(settings[name] for name in types))
+
+
+def describe_prior(statement: str, prior: str | None) -> str:
+    """A statement of the guarantee, followed by the prior's name if one was used."""
+    return statement if prior is None else f"{statement} {PRIOR_NOTE}{prior}"
+
+
+def prior_name(mechanism: PredictiveMechanism) -> str | None:
+    """The prior that moves fresh noise. Public, and of one line."""
+    return None if mechanism.remap is None else " ".join(mechanism.remap.name.split())
 
 
 def describe_guarantee(
@@ -70,4 +93,5 @@ def describe_guarantee(
         eps_per_m=mechanism.privacy.eps_per_m,
         window=_WINDOWS.get(type(window), window.covers()),
         time_zone=window.time_zone if isinstance(window, Day) else zone,
+        prior=prior_name(mechanism),
     )

@@ -66,6 +66,7 @@ class Summary:
     refused: int = 0
     guarantee: str = ""
     private: bool = True
+    prior: str | None = None  # that has moved fresh noise
     displacement_mean_m: float | None = None
     displacement_p90_m: float | None = None
 

@@ -40,7 +40,7 @@ class ParquetWriter(Writer):
         columns = self._columns(rows)
         if self._out is None:
             metadata = {
-                "hereish": self._guarantee.statement,
+                "hereish": self._guarantee.description,
                 METADATA_KEY: json.dumps(self._guarantee.as_dict()),
             }
             schema = pa.schema([(name, column.type) for name, column in columns], metadata=metadata)

@@ -26,7 +26,7 @@ def sidecar_text(file_name: str | None, guarantee: GuaranteeMetadata) -> str:
     about: dict[str, Any] = {"@context": "http://www.w3.org/ns/csvw"}
     if file_name is not None:
         about["url"] = file_name
-    about |= {"dc:description": guarantee.statement, "hereish": guarantee.as_dict()}
+    about |= {"dc:description": guarantee.description, "hereish": guarantee.as_dict()}
     return json.dumps(about, indent=2) + "\n"
 
 

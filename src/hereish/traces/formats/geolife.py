@@ -115,7 +115,7 @@ class _PltWriter(Writer):
             "Geolife trajectory",
             "WGS 84",
             "Altitude is in Feet",
-            f"Reserved 3: {' '.join(guarantee.statement.split())}",
+            f"Reserved 3: {' '.join(guarantee.description.split())}",
             "0,2,255,My Track,0,0,2,8421376",
             "0",
         )

@@ -101,6 +101,7 @@ def read_guarantee(source: Source) -> GuaranteeMetadata | None:
         eps_per_m=_parse_optional(settings.get("eps-per-m")),
         window=settings.get("window", "none"),
         time_zone=settings.get("time-zone"),
+        prior=settings.get("prior"),
     )
 
 
@@ -307,6 +308,7 @@ def _metadata(guarantee: GuaranteeMetadata, bounds: str) -> str:
         "window": guarantee.window,
         "time-zone": guarantee.time_zone,
         "private": str(guarantee.private).lower(),
+        "prior": guarantee.prior,
     }
     attributes = "".join(
         f' {name}="{_escape(value)}"' for name, value in settings.items() if value is not None
