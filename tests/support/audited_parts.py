@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from hereish import LaplaceTest, Line, Plan, Plane, Run, SeededDraws, Sphere
+from hereish import (
+    LaplaceTest,
+    Line,
+    NoiseFirst,
+    Plan,
+    Plane,
+    Question,
+    Run,
+    SeededDraws,
+    Sphere,
+)
 from hereish.core.spaces import Space
 from hereish.core.types import Bools, Floats, PerLane
 
@@ -46,6 +57,41 @@ class UnderpaidTest(LaplaceTest):
         self, space: Space, x: Floats, guess: Floats, eps: PerLane, threshold: PerLane, u: Floats
     ) -> Bools:
         return super().__call__(space, x, guess, eps * self.times, threshold, u)
+
+
+@dataclass(frozen=True)
+class UnderpaidNoiseFirst(NoiseFirst):
+    """Accepts guesses with `test_times` the eps that easy costs, and draws with `noise_times` that
+
+    of hard.
+    """
+
+    test_times: float = 1.0
+    noise_times: float = 1.0
+
+    def decide(self, space: Space, asked: Question, u: Floats) -> tuple[Bools, Floats]:
+        changed = asked._replace(
+            eps_test=asked.eps_test * self.test_times, eps_noise=asked.eps_noise * self.noise_times
+        )
+        return super().decide(space, changed, u)
+
+
+@dataclass(frozen=True)
+class NearOnTheGrid(NoiseFirst):
+    """Accepts guesses by the place that would be released, not by what was drawn."""
+
+    def _accepted(self, space: Space, x: Floats, drawn: Floats, *public: Any) -> Bools:
+        return super()._accepted(space, x, space.snap(drawn), *public)
+
+
+@dataclass(frozen=True)
+class DrawnAgain(NoiseFirst):
+    """Decides by one noise and releases another: two looks at the secret, one of them free."""
+
+    def decide(self, space: Space, asked: Question, u: Floats) -> tuple[Bools, Floats]:
+        hard, _ = super().decide(space, asked, u)
+        other = np.column_stack([u[:, :1], 1.0 - u[:, 1:]])[hard]
+        return hard, space.noise(asked.x[hard], asked.eps_noise, other[:, 1:])
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from sqlalchemy import create_engine, select
 from sqlalchemy.pool import NullPool
 
 from hereish.core.mechanism import PredictiveMechanism
+from hereish.core.noise_first import NoiseFirst
 from hereish.core.run import Run
 from hereish.core.step import prepare
 from hereish.core.types import Kind, PerLane
@@ -201,7 +202,7 @@ def _replay(name: str, user: _User) -> None:
         _check_cost(m, row, planned, words)
         if row.kind != "hard":
             _hold([row.lat, row.lon] == plan.guess[0].tolist(), f"{words}: not what was guessed")
-        run = _after(plan.run, row)
+        run = _after(m, plan.run, row, planned)
     state = user.state
     _hold((state is None) == (not user.rows), f"{name}: a state without entries, or none with")
     if state is None:
@@ -223,7 +224,11 @@ def _check_cost(m: PredictiveMechanism, row: _Row, planned: list[float], words: 
     _hold((row.eps_test, row.eps_noise) == (eps_test, eps_noise), f"{words}: another plan")
     tested = threshold_m if math.isfinite(threshold_m) else None
     _hold(row.threshold_m == tested, f"{words}: another threshold")
-    cost = eps_test + (eps_noise if row.kind == "hard" else 0.0)
+    cost = eps_noise if row.kind == "hard" else 0.0
+    if m.own_decision is not NoiseFirst:
+        cost += eps_test
+    elif row.kind != "hard":
+        cost = eps_test
     _hold(row.cost == cost, f"{words}: the cost is not that of its kind")
 
 
@@ -231,13 +236,18 @@ def _alone(shared: PerLane) -> float:
     return float(np.asarray(shared).reshape(-1)[0])
 
 
-def _after(run: Run, row: _Row) -> Run:
-    """The run with this release in front."""
+def _after(m: PredictiveMechanism, run: Run, row: _Row, planned: list[float]) -> Run:
+    """The run with this release in front; what was learnt is not in the entries."""
 
     def pushed(history: Any, newest: Any) -> Any:
         return np.concatenate([np.array([[newest]]), history[:, :-1]], axis=1)
 
     hard = row.kind == "hard"
+    if m.needs_history:
+        now, (_, _, threshold) = np.array([row.at_s]), planned
+        run = run._replace(tested_at_s=now if threshold < math.inf else run.tested_at_s)
+        if hard:
+            run = run._replace(hard_at_s=now, hard_threshold=np.array([threshold]))
     return run._replace(
         values=pushed(run.values, (row.lat, row.lon)),
         times_s=pushed(run.times_s, row.at_s),

@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from hereish.gateway.admin import accounts
 from hereish.gateway.ledger.ledger import Ledger
@@ -141,13 +142,18 @@ class Person:
 
 
 def people(
-    ledger: Ledger, number: int, devices: int, rng: random.Random, ago_s: float = 86400.0
+    ledger: Ledger,
+    number: int,
+    devices: int,
+    rng: random.Random,
+    ago_s: float = 86400.0,
+    **settings: Any,
 ) -> list[Person]:
-    """New users of a ledger."""
+    """New users of a ledger, with the usual policy or these settings of it."""
     made = []
     for i in range(number):
         name = f"user {i}"
-        accounts.add_user(ledger, name, policy(window=str(int(WINDOW_S))))
+        accounts.add_user(ledger, name, policy(window=str(int(WINDOW_S)), **settings))
         tokens = {
             f"device {j}": accounts.new_token(ledger, name, f"device {j}") for j in range(devices)
         }

@@ -65,6 +65,15 @@ def _budget() -> dict[str, Any]:
         "guarantee": "For the reports of each day: whatever is released is at most 7.389 times as "
         "likely from one trace as from any other that stays within 100 m of it.",
         "exhausted": False,
+        "forecast": {
+            "window_ends": "2026-05-05T21:00:00+00:00",
+            "looked_until": "2026-05-05T21:00:00+00:00",
+            "lasts_share": 1.0,
+            "ends_early": None,
+            "ends_typical": None,
+            "ends_late": None,
+        },
+        "policy": "whole-day (a budget that lasts the day, for anybody)",
         "reports": 143,
         "interval_s": 60,
         "time_zone": "Europe/Helsinki",

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 from pyproj import Geod
+from scipy.special import gammaincinv
 
 import hereish
 from hereish.core.randomness import Draws
@@ -184,6 +185,72 @@ def _log_ratio(pair: Pair, step: int, released: Planned, guess: Floats, factor: 
         )
         total += sign * np.where(tested, np.log(np.where(hard, 1.0 - passes, passes)), 0.0)
     return total
+
+
+def noise_first_law(guesses: Guesses = last_release) -> Learner[Planned]:
+    """The same for `hereish.NoiseFirst`."""
+
+    def learner(pair: Pair, _of_x: Planned, _of_other: Planned, /) -> Score[Planned]:
+        factor = CLAIM if isinstance(pair.geometry, Globe) else 1.0
+        on_line = pair.x.shape[1] == 1
+
+        def score(released: Planned) -> Floats:
+            guess, total = guesses(released.value), np.zeros(len(released.cost))
+            for step in range(len(pair.x)):
+                total += _noise_first_log_ratio(
+                    pair, step, released, guess[:, step], factor, on_line
+                )
+            return total
+
+        return score
+
+    return learner
+
+
+def _noise_first_log_ratio(
+    pair: Pair, step: int, released: Planned, guess: Floats, factor: float, on_line: bool
+) -> Floats:
+    """Hard: the ratio of the noise, whatever the coin. Easy: that of the mean acceptances.
+
+    For plans that are the same in all runs.
+    """
+    hard, tested = released.kind[:, step] == HARD, released.kind[:, step] == EASY
+    geometry = pair.geometry
+    fresh, guessed = (geometry.positions(at) for at in (released.value[:, step], guess))
+    total = np.zeros(len(hard))
+    for sign, trace in ((1.0, pair.x), (-1.0, pair.other)):
+        (place,) = geometry.positions(trace[step : step + 1])
+        off = factor * geometry.distance(place, fresh)
+        total -= sign * np.where(hard, released.eps_noise[:, step] * off, 0.0)
+        if tested.any():
+            row = int(np.flatnonzero(tested)[0])
+            eps_noise, eps_test = (
+                factor * float(eps[row, step]) for eps in (released.eps_noise, released.eps_test)
+            )
+            away = geometry.distance(place, guessed)
+            table = np.linspace(0.0, float(away[tested].max()) + 1.0, 200)
+            chance = _mean_acceptance(
+                table, eps_noise, eps_test, float(released.threshold[row, step]), on_line
+            )
+            total += sign * np.where(tested, np.interp(away, table, np.log(chance)), 0.0)
+    return total
+
+
+def _mean_acceptance(
+    away: Floats, eps_noise: float, eps_test: float, threshold: float, on_line: bool
+) -> Floats:
+    """P(easy) for secrets so far from the guess: over 400 radii and, on a plane, 100 angles."""
+    share = (np.arange(400) + 0.5) / 400
+    if on_line:
+        moved = np.log(np.minimum(share, 1.0 - share) * 2.0) * np.sign(0.5 - share) / eps_noise
+        distance = np.abs(away[:, None] + moved)
+    else:
+        radius = gammaincinv(2.0, share)[:, None] / eps_noise
+        angle = (np.arange(100) + 0.5) * (np.pi / 100)
+        east, north = (radius * np.cos(angle)).ravel(), (radius * np.sin(angle)).ravel()
+        distance = np.hypot(away[:, None] + east, north)
+    beyond = np.maximum(distance - threshold, 0.0)
+    return np.asarray(np.clip(np.exp(-eps_test * beyond), _CLAMP, 1.0 - _CLAMP).mean(axis=1))
 
 
 def times(steps: int, apart: timedelta = timedelta(minutes=10)) -> Floats:

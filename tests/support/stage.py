@@ -31,7 +31,7 @@ HELSINKI = (60.169876, 24.938421)  # a true place: it must never come out again
 def policy(**settings: Any) -> Policy:
     """The usual one: ln 10 within 100 m, 3 km, days of UTC, and no smallest interval."""
     usual = {"level": math.log(10), "radius_m": 100.0, "interval_s": 0.0}
-    if "reports" not in settings:
+    if not {"reports", "preset"} & set(settings):
         usual["accuracy_m"] = 3000.0
     return Policy(**(usual | settings))
 

@@ -41,7 +41,7 @@ def study_rows(
                 "traces": 5000,
             }
             rate, mean_m = INDEPENDENT[configuration.manager]
-            usual = (0.6, 0.5, 0.4, mean_m, 1.9 * mean_m, rate)
+            usual = (0.6, 0.5, 0.4, mean_m, 1.9 * mean_m, rate, rate)
             for name, value in zip(StudyMetrics._fields, usual, strict=True):
                 if configuration.mechanism != "independent":
                     value *= rng.uniform(0.5, 0.9)

@@ -85,6 +85,8 @@ class ClientReport:
     eps_test: float  # paid for the test, 0 if there was none
     eps_noise: float  # what noise cost if it was hard, 0 if none could be drawn
     threshold: float  # in metres; ±inf if there was no test
+    noise_first: bool = False  # the noise was drawn first, and the test looked at it
+    moves_noise: float = 0.0  # how far fresh noise was moved at most, in multiples of 1 / eps_noise
 
     @property
     def released(self) -> bool:
@@ -255,6 +257,9 @@ def parse_report(fields: JsonFields) -> ClientReport:
         eps_test=fields.number("eps_test"),
         eps_noise=fields.number("eps_noise"),
         threshold=untested if fields.raw("threshold_m") is None else fields.number("threshold_m"),
+        # Gateways from before presets do not say so: there it is always false, and nothing.
+        noise_first=fields.raw("noise_first") is not None and fields.flag("noise_first"),
+        moves_noise=0.0 if fields.raw("moves_noise") is None else fields.number("moves_noise"),
     )
 
 

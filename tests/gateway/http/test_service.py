@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ import httpx
 import pytest
 from nacl.secret import SecretBox
 
+from hereish import lbs
 from hereish.client import Client
+from hereish.core import presets
 from hereish.gateway.admin import accounts
 from hereish.gateway.http.protocols import owntracks
 from hereish.gateway.http.schemas import ReportResponseBody
@@ -247,6 +251,43 @@ def test_the_library_s_own_client_talks_to_it(town: Town) -> None:
         assert client.report(HELSINKI, report_id="a").value == report.value
         assert client.budget().spent == report.cost
         assert [past.value for past in client.history()] == [report.value]
+
+
+def test_receivers_are_told_how_far_a_release_may_be_off(town: Town) -> None:
+    """The memory of places moves noise, and noise first accepts guesses in another way."""
+    with Client(town.running.url, town.token(preset="whole-day", interval_s=0.0)) as client:
+        report = client.report(HELSINKI)
+    assert (report.kind, report.noise_first) == ("hard", True)
+    assert report.moves_noise == presets.WHOLE_DAY.reach
+    radius_m = lbs.accuracy_m(report)
+    unmoved_m = lbs.accuracy_m(dataclasses.replace(report, moves_noise=0.0))
+    assert radius_m is not None
+    assert unmoved_m is not None
+    assert radius_m > unmoved_m + report.moves_noise / report.eps_noise
+    with Client(town.running.url, town.token()) as client:
+        plain = client.report(HELSINKI)
+    assert (plain.noise_first, plain.moves_noise) == (False, 0.0)
+
+
+def test_the_budget_says_how_it_is_spent_and_when_it_ends(town: Town) -> None:
+    lasting = town.get("/v1/budget", town.token(preset="whole-day"))
+    assert lasting["policy"] == "whole-day (a budget that lasts the day, for anybody)"
+    forecast = lasting["forecast"]
+    assert isinstance(forecast, dict)
+    assert forecast.pop("looked_until") == forecast["window_ends"]
+    midnight = datetime.fromisoformat(forecast.pop("window_ends"))
+    assert (midnight.hour, midnight.minute) == (0, 0)
+    assert forecast == {
+        "lasts_share": 1.0,
+        "ends_early": None,
+        "ends_typical": None,
+        "ends_late": None,
+    }
+    ending = town.get("/v1/budget", town.token(window="none", interval_s=600.0))["forecast"]
+    assert isinstance(ending, dict)
+    now = datetime.now(UTC)
+    ends = [datetime.fromisoformat(ending[f"ends_{when}"]) for when in ("early", "late")]
+    assert now - timedelta(minutes=5) < ends[0] <= ends[1] < now + timedelta(days=1)
 
 
 def test_an_operator_sees_numbers_and_no_names(town: Town) -> None:

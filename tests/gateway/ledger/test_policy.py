@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
+from hereish.core import presets
+from hereish.core.settings import ACCURACY_M, NUMBERS, PRESETS, Preset
 from hereish.core.windows import Day
 from hereish.errors import ParameterError
 from hereish.gateway.admin import accounts
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
-from hereish.gateway.ledger.policy import Policy
+from hereish.gateway.ledger.policy import Policy, _parse_and_build
 from hereish.gateway.ledger.tables import entries
 from tests.support.ledgers import empty_ledger
 from tests.support.stage import HELSINKI, member, policy, shown
@@ -78,6 +81,108 @@ def test_a_policy_survives_its_text() -> None:
     full = policy(eta=0.4, gamma=0.9, skip_kmh=30.0, skip_since="tested", time_zone="Asia/Tokyo")
     assert Policy.from_json(full.to_json()) == full
     assert full.build() == Policy.from_json(full.to_json()).build()
+
+
+# As the version before presets stored them, with the fingerprints of what it built from them.
+BEFORE_PRESETS = {
+    "utility": (
+        '{"accuracy_m": 3000.0, "interval_s": 1800.0, "level": 2.302585092994046, "mechanism": '
+        '"predictive", "on_exhausted": "stop", "radius_m": 100.0, "skip_since": "hard", '
+        '"time_zone": "Europe/Helsinki", "window": "day"}',
+        "Privacy(level=2.302585092994046, radius_m=100.0); FixedUtility(accuracy=3000.0, "
+        "constants=Constants(c_noise=3.889720169867429, c_test=1.6094379124341005, eta=0.5, "
+        "gamma=0.8)); Sphere(decimals=5); Parrot(); LaplaceTest(); None; "
+        "Day(time_zone='Europe/Helsinki'); stop",
+    ),
+    "rate": (
+        '{"interval_s": 600.0, "level": 2.302585092994046, "mechanism": "predictive", '
+        '"on_exhausted": "stop", "radius_m": 100.0, "reports": 30, "skip_kmh": 30.0, '
+        '"skip_since": "hard", "time_zone": "Europe/Helsinki", "window": "day"}',
+        "Privacy(level=2.302585092994046, radius_m=100.0); FixedRate(rate=0.0007675283643209241, "
+        "prediction_rate=0.75, learn_after=8, constants=Constants(c_noise=3.889720169867429, "
+        "c_test=1.6094379124341005, eta=0.6, gamma=0.8)); Sphere(decimals=5); Parrot(); "
+        "LaplaceTest(); SkipBySpeed(kmh=30.0, limit_m=None, since='hard'); "
+        "Day(time_zone='Europe/Helsinki'); stop",
+    ),
+}
+
+
+@pytest.mark.parametrize("which", sorted(BEFORE_PRESETS))
+def test_policies_from_before_presets_build_what_they_built(which: str) -> None:
+    stored, fingerprint = BEFORE_PRESETS[which]
+    loaded = Policy.from_json(stored)
+    assert loaded.build().fingerprint == fingerprint
+    assert loaded.with_preset_numbers() == loaded
+    assert loaded.to_json() == stored
+
+
+def test_without_an_accuracy_the_budget_lasts_the_day() -> None:
+    default = Policy(math.log(10), 100.0, time_zone="Europe/Helsinki")
+    expected = presets.whole_day(default.privacy, window=Day("Europe/Helsinki"))
+    assert default.build().fingerprint == expected.fingerprint
+    quarter = replace(default, interval_s=900.0).build()
+    paced = presets.whole_day(
+        default.privacy, every=timedelta(minutes=15), window=Day("Europe/Helsinki")
+    )
+    assert quarter.fingerprint == paced.fingerprint != expected.fingerprint
+    every_fix = replace(default, interval_s=0.0).build()
+    assert every_fix.fingerprint == replace(default, interval_s=300.0).build().fingerprint
+
+
+@pytest.mark.parametrize("interval_s", [0.0, 1.0, 300.0, 7 * 86_400.0])
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+def test_every_preset_is_a_policy_at_any_interval(preset: Preset, interval_s: float) -> None:
+    one = Policy(math.log(10), 100.0, preset=preset, interval_s=interval_s)
+    stored = Policy.from_json(one.with_preset_numbers().to_json())
+    assert stored.build().fingerprint == one.build_checked().fingerprint
+    assert one.describe().startswith(f"{preset} ({PRESETS[preset]})")
+
+
+def test_retuned_numbers_do_not_change_a_policy_that_is_stored(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else an upgrade in the middle of a day would find a state of another mechanism."""
+    token = shown(member(ledger, preset="whole-day", interval_s=1800.0))
+    first = ledger.report(token, [Fix(*HELSINKI, utc(3, 9))]).answers[0].release
+    retuned = replace(presets.WHOLE_DAY, near=3.0, share=0.5)
+    monkeypatch.setitem(NUMBERS, "whole-day", retuned)
+    _parse_and_build.cache_clear()
+    ledger.policies._cached.clear()
+    again, later = ledger.report(
+        token, [Fix(*HELSINKI, utc(3, 9)), Fix(*HELSINKI, utc(3, 10))]
+    ).answers
+    assert again.release == first
+    assert later.own
+    kept = accounts.describe_user(ledger, "alice").policy
+    assert "numbers of its own" in kept.describe()
+    # Negative control: a policy that does not hold them is another one from now on.
+    bare = policy(preset="whole-day", interval_s=1800.0)
+    assert bare.build().fingerprint != kept.build().fingerprint
+
+
+def test_policies_are_described_in_words() -> None:
+    default = Policy(math.log(10), 100.0, quiet="23:00-06:30")
+    lasting = "whole-day (a budget that lasts the day, for anybody)"
+    assert default.describe() == f"{lasting}, no tests from 23:00 to 06:30"
+    assert default.with_preset_numbers().describe() == default.describe()
+    planned = Policy(math.log(10), 100.0, preset="whole-day", reports=30, accuracy_m=850.0)
+    assert planned.describe() == f"{lasting}, about 30 reports, 850 m"
+    assert policy().describe() == "predictive, 3 km"
+    for preset in ("walker", "taxi", "paper-utility"):
+        assert policy(preset=preset, accuracy_m=None).describe().endswith("), 3 km")
+    assert policy(preset="walker", accuracy_m=500.0).describe().endswith("), 500 m")
+
+
+def test_the_accuracy_in_force_is_stored(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later hereish may have another one where none is given."""
+    member(ledger, preset="walker", accuracy_m=None)
+    kept = accounts.describe_user(ledger, "alice").policy
+    assert kept.accuracy_m == ACCURACY_M
+    before = kept.build().fingerprint
+    monkeypatch.setattr("hereish.core.settings.ACCURACY_M", 5000.0)
+    assert Policy.from_json(kept.to_json()).build().fingerprint == before
+    # Negative control: without it the policy would be another one.
+    assert replace(kept, accuracy_m=None).build().fingerprint != before
 
 
 def test_a_policy_of_a_newer_version_is_refused() -> None:
@@ -166,6 +271,16 @@ def first_place(reported: object) -> tuple[float, float]:
         ({"window": "21600"}, {"time_zone": "Europe/Helsinki"}),
         ({"time_zone": "Europe/Helsinki"}, {"window": "21600"}),
         ({"window": "86400"}, {"window": "25200"}),
+        (
+            {"preset": "whole-day", "time_zone": "Pacific/Auckland"},
+            {"preset": "whole-day", "time_zone": "Pacific/Honolulu"},
+        ),
+        (
+            {"preset": "whole-day", "time_zone": "Pacific/Honolulu"},
+            {"time_zone": "Pacific/Auckland"},
+        ),
+        ({"window": "21600"}, {"preset": "whole-day", "time_zone": "Europe/Helsinki"}),
+        ({"preset": "whole-day"}, {"preset": "frequent", "window": "21600"}),
     ],
 )
 def test_no_window_of_either_policy_holds_more_than_its_budget(

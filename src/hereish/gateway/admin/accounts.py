@@ -14,6 +14,7 @@ from hereish.gateway.ledger import tokens
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.policy import Policy
 from hereish.gateway.ledger.queries import UserRow, find_user, list_tokens, lock_user_of_token
+from hereish.gateway.ledger.rest_forecast import RestForecast, forecast_rest
 from hereish.gateway.ledger.tables import (
     counts,
     destinations,
@@ -57,6 +58,7 @@ class UserOverview(NamedTuple):
     policy: Policy
     waiting: Policy | None  # applies from a later window on
     budget: BudgetStatus
+    forecast: RestForecast | None  # of the present window; None: nothing is left of it
     guarantee: str
     entries: int
     tokens: list[TokenInfo]
@@ -105,7 +107,7 @@ def _add_policy(tx: Connection, user_id: int, version: int, policy: Policy, now_
     row = {
         "user_id": user_id,
         "version": version,
-        "body": policy.to_json(),
+        "body": policy.with_preset_numbers().to_json(),
         "created_s": now_s,
     }
     return int(tx.execute(insert(policies).returning(policies.c.id), row).scalar_one())
@@ -149,6 +151,7 @@ def list_users(ledger: Ledger) -> list[tuple[str, float | None]]:
 
 def describe_user(ledger: Ledger, name: str, now_s: float | None = None) -> UserOverview:
     """What an operator may know about a user."""
+    now_s = time.time() if now_s is None else now_s
     with ledger.database.reading() as tx:
         user = require_user(tx, name)
         state = ledger.policies.load_state(tx, user)
@@ -160,7 +163,8 @@ def describe_user(ledger: Ledger, name: str, now_s: float | None = None) -> User
             version=state.policy.version,
             policy=state.policy.settings,
             waiting=None if state.next_policy is None else state.next_policy.settings,
-            budget=state.budget_at(time.time() if now_s is None else now_s),
+            budget=state.budget_at(now_s),
+            forecast=forecast_rest(state, now_s),
             guarantee=state.policy.mechanism.guarantee,
             entries=tx.execute(number).scalar_one(),
             tokens=[

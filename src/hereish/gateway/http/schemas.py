@@ -69,6 +69,29 @@ class ReportResponseBody(BaseModel):
     eps_noise: float
     threshold_m: float | None
     accuracy_m: float | None
+    noise_first: bool = Field(description="The noise was drawn first, and the test looked at it.")
+    moves_noise: float = Field(
+        description="How far fresh noise was moved at most, in multiples of 1 / eps_noise."
+    )
+
+
+class ForecastBody(BaseModel):
+    """When the budget of the current window is expected to be spent, for a report per interval.
+
+    An end that is null does not come before the window is over. From public data alone: made-up
+    people go on with what is left.
+    """
+
+    window_ends: str | None = Field(description="Null where one budget is for ever.")
+    looked_until: str = Field(
+        description="The end of the window, or sooner if there are many reports until then."
+    )
+    lasts_share: float | None = Field(
+        description="The share of made-up days on which it lasts; null if that is not known."
+    )
+    ends_early: str | None = Field(description="One day in ten ends sooner.")
+    ends_typical: str | None
+    ends_late: str | None = Field(description="One day in ten lasts longer.")
 
 
 class BudgetBody(BaseModel):
@@ -82,7 +105,9 @@ class BudgetBody(BaseModel):
     window: str
     reports: int
     exhausted: bool
+    forecast: ForecastBody | None = Field(description="Null where nothing is left.")
     guarantee: str
+    policy: str = Field(description="How the budget is spent, in words.")
     interval_s: float
     time_zone: str
     on_exhausted: str

@@ -37,7 +37,7 @@ class ReportRequest(NamedTuple):
 class LedgerRelease:
     """One release of the ledger. All of it is public.
 
-    `accuracy_m` is the noise radius: fresh noise of this release's plan lies within it with
+    `accuracy_m` is the noise radius: noise as this release's plan draws it lies within it with
     probability 0.9. It depends on the policy and on earlier releases, never on the place.
     """
 
@@ -51,6 +51,8 @@ class LedgerRelease:
     eps_noise: float  # what noise cost if it was hard, 0 where none could be drawn
     threshold_m: float | None  # None where there was no test
     window: str  # which reports share the budget that this one was paid from
+    noise_first: bool = False  # the noise was drawn first, and the test looked at it
+    moves_noise: float = 0.0  # how far fresh noise was moved at most, in multiples of 1 / eps_noise
 
 
 class EntryRef(NamedTuple):

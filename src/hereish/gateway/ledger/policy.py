@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
 from functools import lru_cache
 
 from hereish.core.mechanism import OnExhausted, PredictiveMechanism
-from hereish.core.settings import MechanismSettings
+from hereish.core.noise_first import NoiseFirst
+from hereish.core.settings import NUMBERS, PRESETS, MechanismSettings, with_numbers
 from hereish.core.windows import Day, Every, NoReset, Window
 from hereish.errors import ParameterError
 from hereish.forecast import outlook
 
-DEFAULT_INTERVAL_S = 1800.0  # about 50 chances a day; a budget makes 20 to 50 reports
+DEFAULT_INTERVAL_S = 1800.0  # about 50 chances a day
+# How often a phone reports where no interval holds it back: some a minute, most every few minutes.
+UNLIMITED_EVERY_S = 300.0
 MIN_SILENCE_S = 3600.0  # phones that lie still report every quarter of an hour, or half
 _MAX_INTERVAL_S = 7 * 86400.0
 _MIN_WINDOW_S = 60.0
@@ -22,7 +25,10 @@ _MIN_WINDOW_S = 60.0
 
 @dataclass(frozen=True)
 class Policy(MechanismSettings):
-    """One version of a user's policy. Its numbers are public."""
+    """One version of a user's policy. Its numbers are public.
+
+    With neither an accuracy nor a number of reports, nor a preset, its budget lasts the day.
+    """
 
     window: str = "day"  # "day", "none", or a number of seconds
     time_zone: str = "UTC"
@@ -41,6 +47,11 @@ class Policy(MechanismSettings):
         """How long the primary device is silent before others count, unless set for the user."""
         return max(2.0 * self.interval_s, MIN_SILENCE_S)
 
+    @property
+    def expected_every_s(self) -> float:
+        """How often reports will come: once per interval, for phones report more often."""
+        return self.interval_s or self.every_s or UNLIMITED_EVERY_S
+
     def build(
         self,
         window: Window | str | timedelta | None = None,
@@ -49,14 +60,57 @@ class Policy(MechanismSettings):
         """The mechanism that this policy describes, with the policy's own window."""
         Day(self.time_zone)  # days are counted in it whatever the window is
         own = self._window() if window is None else window
-        return super().build(own, on_exhausted or self.on_exhausted)
+        paced = replace(self, every_s=self._paced_every_s)
+        return MechanismSettings.build(paced, own, on_exhausted or self.on_exhausted)
+
+    @property
+    def _paced_every_s(self) -> float:
+        return self.expected_every_s if self.every_s is None else self.every_s
+
+    def with_preset_numbers(self) -> Policy:
+        """The same with the numbers and the accuracy of its preset written out, as it is stored.
+
+        A later hereish may have better numbers; it still builds what was promised and begun.
+        """
+        preset = self.chosen_preset
+        if preset not in NUMBERS:
+            return self
+        numbers = with_numbers(NUMBERS[preset], self.numbers or {})
+        return replace(
+            self,
+            preset=preset,
+            accuracy_m=self.accuracy_in_force_m,
+            every_s=self._paced_every_s,
+            numbers=asdict(numbers),
+        )
+
+    def describe(self) -> str:
+        """How the budget is spent, in words."""
+        preset = self.chosen_preset
+        aims = []
+        if self.reports is not None:
+            aims.append(f"about {self.reports} reports")
+        far = self.accuracy_in_force_m
+        if far is not None:
+            aims.append(f"{far / 1000:.3g} km" if far >= 1000 else f"{far:.0f} m")
+        if preset is None:
+            return ", ".join([self.mechanism, *aims])
+        phrases = [f"{preset} ({PRESETS[preset]})", *aims]
+        if preset in NUMBERS and self.with_preset_numbers().numbers != asdict(NUMBERS[preset]):
+            phrases.append("with numbers of its own")
+        if self.quiet is not None:
+            phrases.append(f"no tests from {' to '.join(self.quiet.split('-'))}")
+        return ", ".join(phrases)
 
     def build_checked(self) -> PredictiveMechanism:
         """As `build`, for a new policy: refuses one that could pay for a single report ever.
 
-        The first report ever has no guess to test. All others need room for test and noise.
+        The first report ever has no guess to test. All others need room for test and noise, unless
+        the noise comes first: then it is all that a report costs, and `build` has made sure of it.
         """
         mechanism = self.build()
+        if mechanism.own_decision is NoiseFirst:
+            return mechanism
         first = outlook(mechanism)
         needed = first.cost_of_noise + first.cost_of_test
         if needed > 1.0:

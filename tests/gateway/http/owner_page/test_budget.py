@@ -61,6 +61,48 @@ def test_an_exhausted_budget_says_so(
     assert "until a fresh budget begins" in text(look, "#exhausted")
 
 
+def at(clock: str, day: int = 5) -> str:
+    return f"2026-05-0{day}T{clock}:00+03:00"
+
+
+@pytest.mark.parametrize(
+    ("expected", "words"),
+    [
+        ({}, "is expected to last until Wed 00:00, when a fresh budget begins."),
+        (
+            {"ends_early": at("22:30"), "lasts_share": 0.8},
+            "until Wed 00:00, when a fresh budget begins; on 20 % of ordinary days it is spent "
+            "sooner, from Tue 22:30 on.",
+        ),
+        (
+            {"ends_early": at("11:30"), "ends_typical": at("12:30"), "ends_late": at("14:00")},
+            "spent at about Tue 12:30 (between Tue 11:30 and Tue 14:00).",
+        ),
+        (
+            {"ends_early": at("20:00"), "ends_typical": at("23:30")},
+            "spent at about Tue 23:30 (from Tue 20:00 on).",
+        ),
+        (
+            {"window_ends": None, "lasts_share": None, "looked_until": at("13:00")},
+            "is expected to last beyond 5 May 2026, 13:00:00.",
+        ),
+    ],
+)
+def test_it_says_when_the_rest_is_expected_to_end(
+    look: Visit, stage: Stage, expected: dict[str, object], words: str
+) -> None:
+    stage.budget["forecast"].update(expected)
+    signed_in(look)
+    assert text(look, "#forecast").replace(",", "").endswith(words.replace(",", ""))
+    assert "whole-day (a budget that lasts the day" in text(look, "#policy")
+
+
+def test_a_spent_budget_has_no_forecast(look: Visit, stage: Stage) -> None:
+    stage.budget.update(remaining=0.0, spent=0.02, exhausted=True, forecast=None)
+    signed_in(look)
+    assert look.page.locator("#forecast").is_hidden()
+
+
 def test_a_budget_that_is_not_of_today_is_not_called_so(look: Visit, stage: Stage) -> None:
     stage.budget["window"] = "all reports together"
     signed_in(look)

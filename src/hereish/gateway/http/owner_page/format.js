@@ -17,19 +17,40 @@ export function percent(share) {
 }
 
 // Times are in the time zone of the policy, whose days have a budget each.
-let clock;
+let clock, hours;
 
 export function setZone(name) {
   const options = { dateStyle: "medium", timeStyle: "medium" };
+  let timeZone = name;
   try {
-    clock = new Intl.DateTimeFormat("en-GB", { ...options, timeZone: name });
+    clock = new Intl.DateTimeFormat("en-GB", { ...options, timeZone });
   } catch { // a zone that this browser does not know
-    clock = new Intl.DateTimeFormat("en-GB", { ...options, timeZone: "UTC" });
+    timeZone = "UTC";
+    clock = new Intl.DateTimeFormat("en-GB", { ...options, timeZone });
   }
+  hours = new Intl.DateTimeFormat("en-GB", { weekday: "short",
+    hour: "2-digit", minute: "2-digit", timeZone });
   return clock.resolvedOptions().timeZone;
 }
 
 export const when = (at) => clock.format(new Date(at));
+const around = (at) => hours.format(new Date(at));
+
+// When the rest of the budget is expected to be spent. An end that is null does not come.
+export function forecast(expected) {
+  const { window_ends: over, looked_until: looked, lasts_share: share } = expected;
+  const [early, typical, late] = [expected.ends_early, expected.ends_typical, expected.ends_late]
+    .map((at) => at && around(at));
+  if (typical) {
+    const span = late ? `between ${early} and ${late}` : `from ${early} on`;
+    return `What is left is expected to be spent at about ${typical} (${span}).`;
+  }
+  const until = looked === over
+    ? `until ${around(over)}, when a fresh budget begins` : `beyond ${when(looked)}`;
+  const often = share === null ? "some" : percent(1 - share);
+  const rest = early ? `; on ${often} of ordinary days it is spent sooner, from ${early} on` : "";
+  return `What is left is expected to last ${until}${rest}.`;
+}
 
 export const place = ({ lat, lon }) =>
   `${Math.abs(lat).toFixed(5)}° ${lat < 0 ? "S" : "N"}, ` +

@@ -1,8 +1,8 @@
 // Signing in, fetching from the gateway, and showing its responses. All addresses are relative.
 
 import { ReleaseMap, SHAPES, kindOf } from "./map.js";
-import { cost, count, element, fill, percent, place, plural, rough, setZone, small, when, write }
-  from "./format.js";
+import { cost, count, element, fill, forecast, percent, place, plural, rough, setZone, small, when,
+  write } from "./format.js";
 
 const TOKEN_KEY = "hereish.token"; // in the storage of this tab
 // How far the ledger had come, for longer than this tab: sent back, it shows a gateway that was set
@@ -130,7 +130,11 @@ function showBudget(budget, today) {
   write("exhausted",
     `${end}. Nothing new about where you are is released until a fresh budget begins.`);
   element("exhausted").hidden = !budget.exhausted;
+  const expected = budget.exhausted ? null : budget.forecast;
+  write("forecast", expected ? forecast(expected) : "");
+  element("forecast").hidden = !expected;
   write("window", `This budget covers ${budget.window}.`);
+  write("policy", `It is spent like this: ${budget.policy}.`);
   write("guarantee", budget.guarantee);
   element("guarantee").classList.toggle("bad", budget.guarantee.startsWith("NOT PRIVATE"));
 }

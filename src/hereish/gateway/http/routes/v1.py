@@ -20,6 +20,7 @@ from hereish.gateway.http.schemas import (
     BudgetBody,
     DevicesBody,
     DeviceUsage,
+    ForecastBody,
     HistoryBody,
     HistoryItem,
     IsoTime,
@@ -28,6 +29,7 @@ from hereish.gateway.http.schemas import (
 )
 from hereish.gateway.ledger.models import Fix
 from hereish.gateway.ledger.positions import HEADER
+from hereish.gateway.ledger.rest_forecast import RestForecast, forecast_rest
 from hereish.gateway.ledger.transaction import AHEAD_S
 from hereish.gateway.observability.usage import local_day
 
@@ -72,6 +74,8 @@ async def report(request: Request) -> Response:
         "eps_noise": release.eps_noise if release else 0.0,
         "threshold_m": release.threshold_m if release else None,
         "accuracy_m": release.accuracy_m if release else None,
+        "noise_first": release.noise_first if release else False,
+        "moves_noise": release.moves_noise if release else 0.0,
     }
     # As ReportResponseBody has it, which a test checks: validating every response is slow.
     # In a header, since it changes: the same report has the same body.
@@ -120,7 +124,9 @@ async def read_budget(request: Request, response: Response) -> BudgetBody:
     position = request.headers.get(HEADER)
     device, state = await run_in_threadpool(services.ledger.read_state, token, position)
     response.headers[HEADER] = services.ledger.position(state.entry_count)
-    budget, policy = state.budget_at(time.time()), state.policy.settings
+    now_s = time.time()
+    budget, policy = state.budget_at(now_s), state.policy.settings
+    expected = await run_in_threadpool(forecast_rest, state, now_s)
     return BudgetBody(
         user=device.user,
         device=device.device,
@@ -130,12 +136,28 @@ async def read_budget(request: Request, response: Response) -> BudgetBody:
         window=budget.window,
         reports=budget.reports,
         exhausted=budget.exhausted,
+        forecast=None if expected is None else _forecast_body(expected),
         guarantee=state.policy.mechanism.guarantee,
+        policy=policy.describe(),
         interval_s=policy.interval_s,
         time_zone=policy.time_zone,
         on_exhausted=policy.on_exhausted,
         policy_version=state.policy.version,
         policy_changes=state.next_policy is not None,
+    )
+
+
+def _forecast_body(expected: RestForecast) -> ForecastBody:
+    def iso(at_s: float | None) -> str | None:
+        return None if at_s is None else to_iso(at_s)
+
+    return ForecastBody(
+        window_ends=iso(expected.window_ends_s),
+        looked_until=to_iso(expected.looked_until_s),
+        lasts_share=expected.lasts_share,
+        ends_early=iso(expected.ends_early_s),
+        ends_typical=iso(expected.ends_typical_s),
+        ends_late=iso(expected.ends_late_s),
     )
 
 
