@@ -41,6 +41,10 @@ def test_the_numbers_are_the_definitions(queries: Queries) -> None:
     assert numbers.prediction_rate == pytest.approx(np.mean(predicted))
     assert numbers.skipped_share == pytest.approx(np.mean(skipped))
     assert numbers.rate == pytest.approx(np.mean(rate))
+    assert numbers.rate_pooled == pytest.approx(
+        out.cost.sum() / out.reported.sum() / PRIVACY.eps_per_m
+    )
+    assert numbers.rate_pooled != pytest.approx(numbers.rate, rel=0.02)
     assert numbers.test_share == pytest.approx(out.eps_test.sum() / out.cost.sum())
     assert numbers.error_mean_m == pytest.approx(np.mean(errors))
     assert numbers.error_p90_m == pytest.approx(np.quantile(errors, 0.9), rel=0.01)

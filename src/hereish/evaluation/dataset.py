@@ -11,8 +11,8 @@ import numpy as np
 
 from hereish.core.spaces import Sphere
 from hereish.core.types import Bools, Floats, Ints
-from hereish.errors import PointError
-from hereish.synthetic import day
+from hereish.errors import ParameterError, PointError
+from hereish.synthetic import MIDNIGHT_S, day, whereabouts_on_days
 from hereish.traces.columns import Columns
 from hereish.traces.discovery import find_sources
 from hereish.traces.formats.base import Source
@@ -25,6 +25,8 @@ from hereish.traces.validate import Validator
 # Section 6 of the contract: what counts as a trajectory of somebody on foot, at least at times.
 LEAST_POINTS, LEAST_S, LEAST_SLOW = 20, 20 * 60.0, 0.1
 SLOW_KMH = 15.0
+_DAY_S = 86400.0
+TRAIN_SHARE = 0.5  # of the users, to tune on
 SILENT_S = 600.0  # with `gaps`, a trajectory ends where the logger recorded nothing for so long
 
 
@@ -89,6 +91,16 @@ def synthetic(users: int = 600, seed: int = 1) -> Trajectories:
     """The made-up city, with a fix every two minutes or so, for those who have no data."""
     made = day(users, seed, points_each=400)
     return Trajectories("synthetic", made.at_s, made.points, made.offsets, np.arange(users), users)
+
+
+def synthetic_days(users: int = 100, days: int = 14, seed: int = 1) -> Trajectories:
+    """The made-up city for two weeks, a fix every five minutes and a trajectory per day."""
+    clock_s = np.arange(0.0, _DAY_S, 300.0)
+    points = whereabouts_on_days(users, seed, days, clock_s).reshape(-1, 2)
+    at_s = MIDNIGHT_S + (_DAY_S * np.arange(days)[:, None] + clock_s).reshape(-1)
+    offsets = len(clock_s) * np.arange(users * days + 1)
+    whose = np.repeat(np.arange(users), days)
+    return Trajectories("synthetic", np.tile(at_s, users), points, offsets, whose, users)
 
 
 class _Builder:
@@ -173,3 +185,15 @@ def select_on_foot(trajectories: Trajectories) -> tuple[Trajectories, Bools]:
     share = counts / np.maximum(points - 1, 1)
     takes_part = (points >= LEAST_POINTS) & (lasts_s >= LEAST_S) & (share >= LEAST_SLOW)
     return trajectories.take(takes_part), label[np.repeat(takes_part, points)]
+
+
+def split_users(users: int, train_share: float, seed: int) -> Bools:
+    """Whether each user is one to tune on; the others are to measure on."""
+    if not 0.0 < train_share < 1.0:
+        raise ParameterError(f"train_share must lie between 0 and 1, found {train_share!r}")
+    first = round(train_share * users)
+    if not 0 < first < users:
+        raise ParameterError("at least two users are needed: some to tune on, and some to test on")
+    training = np.zeros(users, dtype=np.bool_)
+    training[np.random.default_rng(seed).permutation(users)[:first]] = True
+    return training

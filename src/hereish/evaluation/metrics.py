@@ -3,11 +3,13 @@
 The definitions are the authors': errors are pooled over all reports of all traces, and so is their
 percentile; prediction rate, skipped share and rate are computed for each trace and averaged over
 traces; the share of tests is of all that was spent. Reports after the end of a trace's budget, or
-of its planned reports, are no reports.
+of its planned reports, are no reports. Beyond theirs, the rate is also pooled over all reports:
+averages over traces flatter whatever spends late.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -53,6 +55,7 @@ class StudyMetrics(NamedTuple):
     error_mean_m: float
     error_p90_m: float
     rate: float
+    rate_pooled: float
 
 
 class Estimate(NamedTuple):
@@ -72,7 +75,7 @@ class Sums:
     predicted: Floats  # summed shares of traces
     skipped: Floats
     rate: Floats
-    eps_test: Floats
+    eps_test: Floats  # in budgets of a trace, as the cost
     cost: Floats
     error_m: Floats
     bins: Floats  # (users, bins) reports by their error
@@ -93,27 +96,22 @@ class Sums:
         reports = per_trace(out.reported)
         some = reports > 0
         share = np.where(some, 1.0 / np.maximum(reports, 1.0), 0.0)
-        cost = per_trace(out.cost)
+        cost = per_trace(out.cost) / eps_per_m
         per = {
             "traces": some.astype(np.float64),
             "reports": reports,
             "predicted": np.where(some, 1.0 - per_trace(out.hard) * share, 0.0),
             "skipped": per_trace(out.untested) * share,
-            "rate": cost * share / eps_per_m,
-            "eps_test": per_trace(out.eps_test),
+            "rate": cost * share,
+            "eps_test": per_trace(out.eps_test) / eps_per_m,
             "cost": cost,
             "error_m": per_trace(np.where(out.reported, out.error_m, 0.0)),
         }
         users = len(self.traces)
         for name, values in per.items():
             getattr(self, name)[:] += np.bincount(queries.user, values, minlength=users)
-        self._add_bins(queries.user[trace[out.reported]], out.error_m[out.reported])
-
-    def _add_bins(self, user: Ints, error_m: Floats) -> None:
-        width = self.bins.shape[1]
-        place = user * width + np.searchsorted(EDGES_M, error_m)
-        counts = np.bincount(place, minlength=self.bins.size)
-        self.bins += counts.reshape(self.bins.shape)
+        whose = queries.user[trace[out.reported]]
+        self.bins += count_errors(whose, out.error_m[out.reported], users)
 
     def metrics(self) -> StudyMetrics:
         """The metrics over all users."""
@@ -124,12 +122,8 @@ class Sums:
         self, rng: np.random.Generator, level: float = 0.95
     ) -> tuple[StudyMetrics, StudyMetrics]:
         """The confidence interval: a bootstrap that draws users with replacement."""
-        drawn = self.resample(rng)
-        tail = (1.0 - level) / 2.0
-        ends = [np.nanquantile(column, [tail, 1.0 - tail]) for column in drawn]
-        return StudyMetrics(*(float(e[0]) for e in ends)), StudyMetrics(
-            *(float(e[1]) for e in ends)
-        )
+        low, high = interval_ends(self.resample(rng), level)
+        return StudyMetrics(*low), StudyMetrics(*high)
 
     def estimate(self, rng: np.random.Generator) -> Estimate:
         """The metrics with their confidence intervals."""
@@ -137,11 +131,7 @@ class Sums:
 
     def resample(self, rng: np.random.Generator) -> tuple[Floats, ...]:
         """Each metric in each of the resamples."""
-        present = np.flatnonzero(self.traces)
-        times = np.zeros((RESAMPLES, len(self.traces)))
-        chosen = rng.multinomial(len(present), np.full(len(present), 1 / len(present)), RESAMPLES)
-        times[:, present] = chosen
-        return self._metrics(times)
+        return self._metrics(draw_resamples(self.traces > 0, rng))
 
     def _metrics(self, times: Floats) -> tuple[Floats, ...]:
         """For rows that say how many times each user counts."""
@@ -152,12 +142,39 @@ class Sums:
                 (times @ self.eps_test) / np.maximum(times @ self.cost, 1e-300),
                 (times @ self.skipped) / traces,
                 (times @ self.error_m) / reports,
-                _quantile(times @ self.bins, 0.9),
+                binned_quantile(times @ self.bins, 0.9),
                 (times @ self.rate) / traces,
+                (times @ self.cost) / reports,
             )
 
 
-def _quantile(bins: Floats, share: float) -> Floats:
+def count_errors(group: Ints, error_m: Floats, groups: int) -> Floats:
+    """(groups, bins) How many errors of each group fall between the edges."""
+    width = len(EDGES_M) + 1
+    place = group * width + np.searchsorted(EDGES_M, error_m)
+    counts = np.bincount(place, minlength=groups * width)
+    return counts.reshape(groups, width).astype(np.float64)
+
+
+def draw_resamples(present: Bools, rng: np.random.Generator) -> Floats:
+    """(resamples, users) How many times each user counts, drawn from those who are present."""
+    users = np.flatnonzero(present)
+    times = np.zeros((RESAMPLES, len(present)))
+    times[:, users] = rng.multinomial(len(users), np.full(len(users), 1 / len(users)), RESAMPLES)
+    return times
+
+
+def interval_ends(
+    drawn: Sequence[Floats], level: float = 0.95
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The low and the high ends of the intervals of metrics in resamples."""
+    tail = (1.0 - level) / 2.0
+    known = [column[~np.isnan(column)] for column in drawn]
+    ends = [np.quantile(k, [tail, 1.0 - tail]) if len(k) else (np.nan, np.nan) for k in known]
+    return tuple(float(e[0]) for e in ends), tuple(float(e[1]) for e in ends)
+
+
+def binned_quantile(bins: Floats, share: float) -> Floats:
     """The error below which this share of the reports lies, interpolated in its bin."""
     below = np.cumsum(bins, axis=1)
     wanted = share * below[:, -1]

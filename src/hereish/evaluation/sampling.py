@@ -46,6 +46,18 @@ class Queries:
         offsets = np.r_[0, np.cumsum(np.minimum(np.diff(self.offsets), most))]
         return Queries(self.at_s[kept], self.points[kept], offsets, self.user, self.users)
 
+    def take(self, traces: Ints) -> Queries:
+        """These traces only, or some of them several times."""
+        rows, offsets = self._rows_of(traces)
+        return Queries(self.at_s[rows], self.points[rows], offsets, self.user[traces], self.users)
+
+    def _rows_of(self, traces: Ints) -> tuple[Ints, Ints]:
+        """The queries of these traces, and where each trace begins among them."""
+        lengths = np.diff(self.offsets)[traces]
+        offsets = np.r_[0, np.cumsum(lengths)]
+        rows = np.repeat(self.offsets[:-1][traces] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return rows, offsets
+
 
 def sample(trajectories: Trajectories, slow: Bools, p: float, rng: np.random.Generator) -> Queries:
     """One query trace of each trajectory, without those that are too short."""

@@ -13,8 +13,9 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -30,6 +31,7 @@ Sampling = Literal["authors", "gaps"]
 PS = tuple(i / 10 for i in range(11))
 QUICK_TRACES = 500
 Row = dict[str, Any]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,13 @@ class Study:
 
     def rng(self, *where: object) -> np.random.Generator:
         """The generator of one place in the study, always the same."""
-        digest = hashlib.sha256(repr((self.seed, where)).encode()).digest()
-        return np.random.default_rng(list(digest))
+        return seeded_rng(self.seed, *where)
+
+
+def seeded_rng(seed: int, *where: object) -> np.random.Generator:
+    """The generator of one place in a study, always the same."""
+    digest = hashlib.sha256(repr((seed, where)).encode()).digest()
+    return np.random.default_rng(list(digest))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +72,8 @@ class Cell:
     def key(self, study: Study) -> str:
         """The name of its file: a hash of everything that decides its rows."""
         grid = asdict(study.settings), study.samples, study.seed, study.most_traces
-        decisive = (hereish.__version__, self.dataset, self.identity, self.sampling, self.p, grid)
+        made_by = hereish.__version__, StudyMetrics._fields
+        decisive = (made_by, self.dataset, self.identity, self.sampling, self.p, grid)
         return hashlib.sha256(repr(decisive).encode()).hexdigest()[:24]
 
 
@@ -116,20 +124,25 @@ def run(
     """The rows of all cells, in their order; those in the folder are not computed again."""
     cell_folder = folder / "cells"
     cell_folder.mkdir(parents=True, exist_ok=True)
-    done: dict[int, list[Row]] = {}
+    tasks = [partial(_load_or_compute, study, cell, cell_folder) for cell in wanted]
+    return [row for rows in run_tasks(tasks, jobs, progress) for row in rows]
+
+
+def run_tasks(
+    tasks: Sequence[Callable[[], _T]], jobs: int, progress: Callable[[int, int], None] | None = None
+) -> list[_T]:
+    """What each task returns, in the order of the tasks; so many are done at a time."""
+    done: dict[int, _T] = {}
     with ThreadPoolExecutor(jobs) as pool:
-        waiting = {
-            pool.submit(_load_or_compute, study, cell, cell_folder): i
-            for i, cell in enumerate(wanted)
-        }
+        waiting = {pool.submit(task): i for i, task in enumerate(tasks)}
         try:
             for future in as_completed(waiting):
                 done[waiting[future]] = future.result()
                 if progress is not None:
-                    progress(len(done), len(wanted))
+                    progress(len(done), len(tasks))
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-    return [row for i in range(len(wanted)) for row in done[i]]
+    return [done[i] for i in range(len(tasks))]
 
 
 def _load_or_compute(study: Study, cell: Cell, folder: Path) -> list[Row]:
@@ -184,9 +197,8 @@ def _make_row(study: Study, cell: Cell, configuration: Configuration, sums: Sums
     for name, value, lo, hi in zip(StudyMetrics._fields, sums.metrics(), low, high, strict=True):
         row |= {name: value, f"{name}_lo": lo, f"{name}_hi": hi}
     if not sums.cost.any():  # nothing private was done, so there is no budget to speak of
-        row |= {
-            f"{name}{end}": None for name in ("rate", "test_share") for end in ("", "_lo", "_hi")
-        }
+        of_budget = ("rate", "rate_pooled", "test_share")
+        row |= {f"{name}{end}": None for name in of_budget for end in ("", "_lo", "_hi")}
     return row
 
 

@@ -26,6 +26,7 @@ from hereish.evaluation.configurations import run_mechanism
 from hereish.evaluation.dataset import Trajectories, cut_at_silence, select_on_foot
 from hereish.evaluation.metrics import Estimate, StudyMetrics, Sums
 from hereish.evaluation.sampling import Queries, sample
+from hereish.evaluation.search import new_study
 from hereish.evaluation.study_settings import StudySettings
 
 # Whether and from when on tests are skipped (SkipBySpeed.since); any: whichever is best.
@@ -214,15 +215,7 @@ def _search(
     progress: Callable[[int, int], None] | None,
 ) -> tuple[list[Trial], Trial]:
     """All trials, and the best of them with the noise found more exactly."""
-    try:
-        import optuna
-    except ImportError as missing:
-        raise ParameterError("tuning needs more: pip install 'hereish[tune]'") from missing
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=24)
-    search = optuna.create_study(sampler=sampler)
+    search = new_study(seed, n_startup_trials=24)
     search.enqueue_trial({"eta": 0.3, "gamma": 1.5, "pause_s": 1200.0, "restart": True})
     done: list[Trial] = []
     with warnings.catch_warnings(), ThreadPoolExecutor(jobs) as pool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hereish.core.types import Bools
 from hereish.evaluation.dataset import Trajectories
+from hereish.evaluation.situations import Limits
 from hereish.evaluation.study import Row
 from hereish.evaluation.study_settings import MANAGERS, StudySettings
 
@@ -16,6 +17,8 @@ try:
 except ImportError as missing:
     raise ImportError("figures need matplotlib: pip install 'hereish[plot]'") from missing
 
+from hereish.evaluation.figures.frontier import frontier_figure
+from hereish.evaluation.figures.hours import hours_figure
 from hereish.evaluation.figures.panels import configuration_figure, overview_figure
 from hereish.evaluation.figures.style import figure_style, save_png
 from hereish.evaluation.figures.trace_figure import trace_figure
@@ -37,6 +40,36 @@ def draw_study(rows: Sequence[Row], folder: Path) -> list[Path]:
     return written
 
 
+def draw_days(hours: Sequence[Row], folder: Path) -> list[Path]:
+    """Draw the beliefs over the hours of the day; returns the files that were written.
+
+    There is one per data set and time between queries.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    with figure_style():
+        for dataset, every_s in dict.fromkeys((r["dataset"], r["every_s"]) for r in hours):
+            own = [r for r in hours if (r["dataset"], r["every_s"]) == (dataset, every_s)]
+            name = f"{_name_of(dataset)}-days-{every_s / 60:g}min"
+            path = folder / _unused_name(name, [other.name for other in written])
+            save_png(hours_figure(own), path)
+            written.append(path)
+    return written
+
+
+def draw_frontiers(rows: Sequence[Row], limits: Limits, folder: Path) -> list[Path]:
+    """Draw the frontier of each sampling of the leaderboard; returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    with figure_style():
+        for sampling in dict.fromkeys(row["sampling"] for row in rows if row["sampling"] != "days"):
+            own = [row for row in rows if row["sampling"] == sampling]
+            path = folder / f"leaderboard-{sampling}.png"
+            save_png(frontier_figure(own, limits), path)
+            written.append(path)
+    return written
+
+
 def draw_trace(
     trajectories: Trajectories, slow: Bools, path: Path, seed: int, settings: StudySettings
 ) -> bool:
@@ -52,6 +85,11 @@ def draw_trace(
     return True
 
 
+def _name_of(dataset: str) -> str:
+    """A data set's name as part of a file name."""
+    return re.sub(r"[^\w.=-]+", "-", dataset).strip("-.") or "data"
+
+
 def _unused_name(name: str, taken: Sequence[str]) -> str:
     """A file name that is not taken, even where upper and lower case are the same."""
     used = {other.casefold() for other in taken}
@@ -63,8 +101,7 @@ def _figures(rows: Sequence[Row]) -> Iterator[tuple[str, Figure]]:
     """The figures with the names of their files."""
     for dataset, published in dict.fromkeys((r["dataset"], r["as_published"]) for r in rows):
         own = [r for r in rows if (r["dataset"], r["as_published"]) == (dataset, published)]
-        name = re.sub(r"[^\w.=-]+", "-", dataset).strip("-.") or "data"
-        name += "-as-published" if published else ""
+        name = _name_of(dataset) + ("-as-published" if published else "")
         samplings = list(dict.fromkeys(r["sampling"] for r in own))
         for sampling in samplings:
             group = [r for r in own if r["sampling"] == sampling]
