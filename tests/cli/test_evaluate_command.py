@@ -13,6 +13,7 @@ from tests.support.terminal import Terminal
 COLUMNS = (
     *("dataset", "p", "mechanism", "manager", "skip", "sampling", "traces", "reports"),
     *("prediction_rate", "test_share", "skipped_share", "error_mean_m", "error_p90_m", "rate"),
+    "rate_pooled",
 )
 
 

@@ -38,6 +38,10 @@ NOON = "the budget will be gone between 1"
         ("--reports 17 --mechanism independent", ("will be gone at 08:30; after that nothing",)),
         ("--reports 48 --mechanism independent", ("the budget lasts the day.",)),
         ("--accuracy 3km --skip-speed 3km/h", ("gone between 17:",)),
+        ("", ("48 reports per day", "the budget lasts the day, even if every guess fails.")),
+        ("--every 0", ("As every fix is a report, the budget lasts the day",)),
+        ("--preset whole-day --accuracy 500m", ("the budget will be gone between 0",)),
+        ("--preset taxi", ("the budget will be gone between", "(at 07:00 if every guess fails)")),
     ],
 )
 def test_plan_says_when_the_budget_will_be_gone(
@@ -60,6 +64,12 @@ def test_plan_says_when_the_budget_will_be_gone(
         "--accuracy 3km --every 0",
         "--accuracy 3km --skip-speed 3km/h",
         "--accuracy 400m --radius 20m",
+        "--preset whole-day --accuracy 500m",
+        "--preset whole-day --accuracy 1km --every 2h",
+        "--preset whole-day --reports 20",
+        "--preset paper-utility",
+        "--preset paper-rate --every 1h --reports 10",
+        "--preset taxi --accuracy 1km --every 1h",
     ],
 )
 def test_what_it_recommends_lasts(hereish: Terminal, said: str) -> None:
@@ -73,8 +83,14 @@ def test_what_it_recommends_lasts(hereish: Terminal, said: str) -> None:
         assert "level" not in said or "--level 'ln 10'" in line, "what was said is said again"
 
 
-def test_what_lasts_needs_no_recommendation(hereish: Terminal) -> None:
-    assert "one of:" not in hereish("plan", "--accuracy", "7km").out
+def test_the_budget_that_lasts_is_recommended_first(hereish: Terminal) -> None:
+    done = hereish("plan", "--accuracy", "3km", "--skip-speed", "3km/h", "--every", "20min")
+    assert "one of:\n  hereish plan --every 20min --preset whole-day\n" in done.out
+
+
+@pytest.mark.parametrize("said", ["--accuracy 7km", "", "--quiet-hours 23:00-06:30"])
+def test_what_lasts_needs_no_recommendation(hereish: Terminal, said: str) -> None:
+    assert "one of:" not in hereish("plan", *said.split()).out
 
 
 def test_programs_get_the_forecast_with_its_units(hereish: Terminal) -> None:

@@ -10,7 +10,7 @@ from tests.support.terminal import Terminal
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("user", "add", "a"), "--accuracy 3km, accuracy_m=3000) or a number of reports"),
+        (("user", "add", "a", "--mechanism", "independent"), "(--reports 30), found neither"),
         (("user", "add", "a", "--accuracy", "3"), "has no unit"),
         (("user", "add", "a", "--accuracy", "3km", "--time-zone", "Nix"), "IANA name"),
         (("user", "add", "a", "--accuracy", "3km", "--window", "1s"), "at least a minute"),

@@ -74,7 +74,7 @@ def test_plan_gives_the_same_numbers_to_programs() -> None:
     ("arguments", "words"),
     [
         (("plan", "--accuracy", "3"), "'3' has no unit"),
-        (("plan",), "--accuracy 3km, accuracy_m=3000) or a number of reports"),
+        (("plan", "--mechanism", "independent"), "(--reports 30), found neither"),
         (("plan", "--accuracy", "3km", "--reports", "3"), "found both"),
         (("plan", "--accuracy", "50m"), "ask for 168.9 m or more"),
         (("plan", "--reports", "0"), "from 1, found 0"),

@@ -40,6 +40,8 @@ from tests.support.terminal import Terminal, output_of
             "1 report in all, because the budget does not pay for another, usually within 200 m.",
         ),
         ("--accuracy 700m --radius 50m --every 0", None),
+        ("--preset taxi", None),
+        ("--window 6h", None),
     ],
 )
 def test_plan_begins_with_a_plain_line(hereish: Terminal, options: str, line: str | None) -> None:

@@ -73,8 +73,8 @@ def test_standard_input_and_output_carry_csv_and_nothing_else(
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ((), "give either an accuracy (--accuracy 3km"),
-        (("--accuracy", "3km", "--reports", "30"), "(--reports 30, reports=30), found both"),
+        (("--mechanism", "independent"), "give either an accuracy (--accuracy 3km"),
+        (("--accuracy", "3km", "--reports", "30"), "(--reports 30), found both"),
         (("--accuracy", "3"), "'3' has no unit"),
         (("--accuracy", "3km", "--radius", "100"), "'100' has no unit"),
         (("--accuracy", "3km", "--every", "5"), "'5' has no unit"),

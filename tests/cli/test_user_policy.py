@@ -15,6 +15,47 @@ from tests.support.terminal import Terminal, commands_in, output_of
 README_POLICY = ("--accuracy", "3km", "--time-zone", "Europe/Helsinki")
 
 
+def test_without_an_accuracy_the_budget_lasts_the_day(hereish: Terminal, tmp_path: Path) -> None:
+    added = output_of(hereish("user", "add", "alice", "--time-zone", "Europe/Helsinki"))
+    assert "lasts the day" in added
+    assert "gone between" not in added
+    assert not [words for words in commands_in(added) if words[1:3] == ["user", "policy"]]
+    token = output_of(hereish("token", "new", "alice", "--device", "phone")).strip()
+    ledger = Ledger.open(paths_in(tmp_path))
+    ledger.report(shown(token), [Fix(*HELSINKI, time.time() - 60)])
+    ledger.close()
+    told = output_of(hereish("user", "show", "alice"))
+    assert "whole-day (a budget that lasts the day, for anybody)" in told
+    assert "expected to last to the end of the day" in told
+    shown_as = json.loads(output_of(hereish("user", "show", "alice", "--json")))
+    assert "whole-day" in shown_as["description"]
+    assert shown_as["policy"]["preset"] == "whole-day"
+    assert shown_as["policy"]["every_s"] == 1800.0
+    assert shown_as["forecast"]["lasts_share"] == 1.0
+    assert shown_as["forecast"]["ends_typical_s"] is None
+
+
+def test_quiet_hours_are_shown(hereish: Terminal) -> None:
+    output_of(hereish("user", "add", "alice", "--quiet-hours", "23:00-06:30"))
+    assert "no tests from 23:00 to 06:30" in output_of(hereish("user", "show", "alice"))
+
+
+def test_the_paper_is_a_preset(hereish: Terminal) -> None:
+    output_of(hereish("user", "add", "alice", "--preset", "paper-utility"))
+    told = output_of(hereish("user", "show", "alice"))
+    assert "paper-utility (the paper's fixed utility: an accuracy)" in told
+
+
+def test_when_the_rest_of_the_budget_ends_is_shown(hereish: Terminal) -> None:
+    """Whatever the time is: of a day that never ends, and that 20 reports do not reach."""
+    hereish("user", "add", "alice", "--accuracy", "3km", "--window", "none")
+    told = output_of(hereish("user", "show", "alice"))
+    assert re.search(r"expected to be spent at about .*\d\d:\d\d \(between .* and .*\)", told)
+    expected = json.loads(output_of(hereish("user", "show", "alice", "--json")))["forecast"]
+    assert expected["ends_early_s"] < expected["ends_late_s"]
+    assert expected["window_ends_s"] is None
+
+
 def test_a_policy_that_ends_about_noon_says_so(hereish: Terminal) -> None:
     added = output_of(hereish("user", "add", "alice", *README_POLICY))
     [first, last] = re.findall(r"gone between (\d\d:\d\d) and (\d\d:\d\d)", added)[0]
@@ -34,7 +75,7 @@ def test_the_remedies_are_valid_and_last_the_day(hereish: Terminal) -> None:
     added = output_of(hereish("user", "add", name, *README_POLICY))
     remedies = [words for words in commands_in(added) if words[1:3] == ["user", "policy"]]
     options = {option for words in remedies for option in words if option.startswith("--")}
-    assert options == {"--accuracy", "--every", "--reports", "--time-zone"}
+    assert options == {"--accuracy", "--every", "--preset", "--time-zone"}
     for words in remedies:
         assert words[3] == name
         zone = words.index("--time-zone")
@@ -81,6 +122,17 @@ def test_a_policy_of_tuned_settings(hereish: Terminal, tmp_path: Path) -> None:
     twice = hereish("user", "add", "bob", "--settings", tmp_path / "s.toml", "--accuracy", "3km")
     assert twice.code == 2
     assert "leave out --accuracy" in twice.err
+
+
+def test_quiet_hours_of_a_policy_of_tuned_settings(hereish: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(
+        "[promise]\nlevel = 2.3\nradius_m = 100.0\n[preset]\nname = 'whole-day'\n"
+        "[numbers]\nshare = 1.0\n"
+    )
+    args = ("--settings", tmp_path / "s.toml", "--quiet-hours", "23:00-6:30")
+    output_of(hereish("user", "add", "alice", *args))
+    told = json.loads(output_of(hereish("user", "show", "alice", "--json")))["policy"]
+    assert (told["quiet"], told["numbers"]["share"]) == ("23:00-06:30", 1.0)
 
 
 def test_a_changed_policy_says_when_it_applies(hereish: Terminal, tmp_path: Path) -> None:

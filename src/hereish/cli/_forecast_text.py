@@ -9,6 +9,7 @@ import click
 from hereish.cli._command_lines import format_command, options_on_command_line
 from hereish.cli._formatting import format_count, format_distance, format_duration
 from hereish.cli._remedies import find_remedies
+from hereish.core.settings import NUMBERS
 from hereish.forecast import End, Forecast, Outlook, forecast
 
 if TYPE_CHECKING:
@@ -31,18 +32,22 @@ def budget_lasts(expected: Forecast) -> bool:
 
 def summarise(policy: Policy, numbers: Outlook, expected: Forecast) -> str:
     """One line for everybody: how many reports, and how far from the truth."""
-    return f"{_summarise_counts(policy, expected)}, usually within {_rounded_accuracy(numbers)}"
+    within_m = numbers.noise_90_m
+    if policy.chosen_preset in NUMBERS and expected.error.within_90_m is not None:
+        within_m = expected.error.within_90_m  # what is released is not the noise as it was drawn
+    return f"{_summarise_counts(policy, expected)}, usually within {_rounded(within_m)}"
 
 
-def _rounded_accuracy(numbers: Outlook) -> str:
-    metres = float(f"{numbers.noise_90_m:.2g}")
+def _rounded(metres: float) -> str:
+    metres = float(f"{metres:.2g}")
     return format_distance(metres, digits=2 if metres < 100_000 else 3)
 
 
 def _summarise_counts(policy: Policy, expected: Forecast) -> str:
     if policy.interval_s > _window_length_s(policy):
         return f"1 report every {format_duration(policy.interval_s)}"
-    fewest, most = count_range(expected)
+    tuned = policy.chosen_preset in NUMBERS
+    fewest, most = (typical_range if tuned else count_range)(expected)
     per = _per_window(policy)
     if most == 0:
         return "1 report in all, because the budget does not pay for another"
@@ -68,6 +73,11 @@ def count_range(expected: Forecast) -> tuple[int, int]:
     )
     counts = [_count_of(end, expected) for end in ends]
     return min(counts), max(counts)
+
+
+def typical_range(expected: Forecast) -> tuple[int, int]:
+    """The same over the made-up days alone, where the extremes are out of all proportion."""
+    return _count_of(expected.ends_early, expected), _count_of(expected.ends_late, expected)
 
 
 def _count_of(end: End | None, expected: Forecast) -> int:
@@ -114,10 +124,12 @@ def describe_forecast(policy: Policy, expected: Forecast) -> str:
         every += ", day and night," if policy.interval_s < _DAY_S else ""
     else:
         every = "As every fix is a report,"
+    paced = policy.chosen_preset in ("whole-day", "frequent") and budget_lasts(expected)
+    travels = "gets reports that are further off" if paced else "spends a budget sooner"
     return (
         f"{every} {_describe_end(policy, expected)}\nThat is a forecast from these settings alone, "
         f"on {expected.days} made-up ordinary days of home, work and errands: whoever travels "
-        "spends a budget sooner."
+        f"{travels}."
     )
 
 
@@ -166,9 +178,9 @@ def _describe_lasting(
     if worst is None:
         return f"the budget lasts {window}, even if every guess fails."
     often = "" if share is None or share >= 0.995 else f" {cases.format(share)}"
+    until = f"until {_clock(worst)}" if _clock(worst) else f"for {_count(worst)}"
     return (
-        f"the budget lasts {window}{often} (until {_clock(worst) or _count(worst)} if every "
-        f"guess fails); once it is gone {rest}."
+        f"the budget lasts {window}{often} ({until} if every guess fails); once it is gone {rest}."
     )
 
 

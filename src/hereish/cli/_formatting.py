@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 
 def format_distance(metres: float, digits: int = 3) -> str:
-    """A length: 850 m, 2.34 km."""
+    """A length: 850 m, 2.34 km, 1,670 km."""
+    if metres >= 1e6:
+        return f"{metres / 1000:,.0f} km"
     return f"{metres:.0f} m" if metres < 1000 else f"{metres / 1000:.{digits}g} km"
 
 
@@ -27,3 +29,13 @@ def format_rows(rows: Sequence[tuple[str, str]]) -> str:
     """Names and values in two columns."""
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"  {name.ljust(width)}   {value}" for name, value in rows)
+
+
+def format_table(lines: Sequence[Sequence[str]]) -> str:
+    """Lines of as many cells each: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        line[0].ljust(widths[0])
+        + "".join(f"  {cell:>{w}}" for cell, w in zip(line[1:], widths[1:], strict=True))
+        for line in lines
+    )

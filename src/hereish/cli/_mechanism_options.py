@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import click
 
@@ -13,19 +13,37 @@ from hereish.cli._command_lines import is_on_command_line
 from hereish.cli._formatting import format_distance, format_duration
 from hereish.cli._messages import warn
 from hereish.cli._options import Decorator, combine, option
-from hereish.core.mechanism import PredictiveMechanism, check_accuracy_or_reports
+from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.privacy import Privacy
-from hereish.core.settings import MechanismSettings
+from hereish.core.settings import PRESETS, MechanismSettings, Preset
 from hereish.core.windows import Every
 from hereish.errors import ParameterError
 from hereish.evaluation import settings_file
 
 _PROMISE = "What is promised"
 SPENDING = "How it is spent"
-_SPENDING = f"{SPENDING}: --accuracy or --reports"
+_SPENDING = f"{SPENDING}: so that it lasts the day, unless these say otherwise"
 _WEAK_LEVEL = math.log(100.0)
 _SHORT_WINDOW_S = 3600.0
-_IN_SETTINGS_FILE = ("level", "radius", "accuracy", "reports", "mechanism", "skip_speed")
+_IN_SETTINGS_FILE = (
+    "level",
+    "radius",
+    "accuracy",
+    "reports",
+    "preset",
+    "mechanism",
+    "skip_speed",
+)
+# What each preset takes of the options that not all of them take.
+_TAKES: dict[Preset, tuple[str, ...]] = {
+    "whole-day": ("accuracy", "reports", "quiet_hours"),
+    "frequent": ("accuracy", "reports", "quiet_hours"),
+    "walker": ("accuracy",),
+    "taxi": ("accuracy",),
+    "paper-rate": ("reports", "skip_speed"),
+    "paper-utility": ("accuracy", "skip_speed"),
+}
+LASTING: tuple[Preset, ...] = ("whole-day", "frequent")
 
 
 @dataclass(frozen=True)
@@ -36,25 +54,112 @@ class MechanismOptions:
     radius: str
     accuracy: str | None
     reports: int | None
+    preset: Preset | None
+    quiet_hours: str | None
     mechanism: Literal["predictive", "independent"]
     skip_speed: str
     settings: str | None
+    window: str
 
     def mechanism_settings(self) -> MechanismSettings:
         """What the options describe, or the settings file that they name."""
         if self.settings is not None:
             _refuse_options_in_settings_file()
-            return settings_file.read(self.settings)
-        check_accuracy_or_reports(self.accuracy, self.reports)
-        privacy = parse_privacy(self.level, self.radius)
-        return MechanismSettings(
-            privacy.level,
-            privacy.radius_m,
-            accuracy_m=None if self.accuracy is None else _units.length_m(self.accuracy),
-            reports=self.reports,
-            mechanism=self.mechanism,
-            skip_kmh=None if self.skip_speed == "off" else _units.speed_kmh(self.skip_speed),
+            settings = self._with_quiet_hours(settings_file.read(self.settings))
+        else:
+            self._check_fit()
+            privacy = parse_privacy(self.level, self.radius)
+            quiet = self.quiet_hours
+            settings = MechanismSettings(
+                privacy.level,
+                privacy.radius_m,
+                accuracy_m=None if self.accuracy is None else _units.length_m(self.accuracy),
+                reports=self.reports,
+                mechanism=self.mechanism,
+                skip_kmh=None if self.skip_speed == "off" else _units.speed_kmh(self.skip_speed),
+                preset=self.preset,
+                quiet=None if quiet is None else _units.clock_hours(quiet),
+            )
+        self._check_window(settings)
+        return settings
+
+    def _with_quiet_hours(self, settings: MechanismSettings) -> MechanismSettings:
+        """The settings of a file, which has no quiet hours, with those of the options."""
+        if self.quiet_hours is None:
+            return settings
+        if settings.chosen_preset not in LASTING:
+            raise ParameterError(
+                "--quiet-hours need a budget that is spent by the clock, and that of --settings "
+                f"{self.settings} is not: leave out --quiet-hours, or give a file of the preset "
+                f"{' or '.join(LASTING)}"
+            )
+        return replace(settings, quiet=_units.clock_hours(self.quiet_hours))
+
+    def _given(self) -> list[str]:
+        """The options of `_TAKES` that say something."""
+        names = [n for n in ("accuracy", "reports", "quiet_hours") if getattr(self, n) is not None]
+        return names if self.skip_speed == "off" else [*names, "skip_speed"]
+
+    def _check_fit(self) -> None:
+        """Refuse options that contradict each other."""
+        given = self._given()
+        if self.reports is not None and self.reports < 1:
+            raise ParameterError(f"--reports must be a whole number from 1, found {self.reports}")
+        if self.preset is not None:
+            self._check_preset(self.preset, given)
+            return
+        counted = [name for name in given if name in ("accuracy", "reports")]
+        if len(counted) == 2 or (self.mechanism == "independent" and not counted):
+            raise ParameterError(
+                "give either an accuracy (--accuracy 3km) or a number of reports (--reports 30), "
+                f"found {'both' if counted else 'neither'}"
+            )
+        if "quiet_hours" in given and self.mechanism == "independent":
+            raise ParameterError(
+                "--quiet-hours repeat a guess, and --mechanism independent has none: leave out "
+                "--quiet-hours"
+            )
+        if "quiet_hours" in given and counted:
+            raise ParameterError(
+                f"--quiet-hours need a budget that is spent by the clock, and {_flag(counted[0])} "
+                f"alone is not: leave out {_flag(counted[0])}, or add --preset whole-day"
+            )
+        if "skip_speed" in given and not counted:
+            raise ParameterError(
+                "--skip-speed belongs to --accuracy and --reports, found neither: give one of "
+                "them, or leave out --skip-speed"
+            )
+
+    def _check_preset(self, preset: Preset, given: list[str]) -> None:
+        if self.mechanism == "independent":
+            raise ParameterError(
+                f"--preset {preset} predicts, and --mechanism independent does not: leave out one "
+                "of them"
+            )
+        for name in given:
+            if name not in _TAKES[preset]:
+                takes = " and ".join(_flag(one) for one in _TAKES[preset])
+                raise ParameterError(
+                    f"--preset {preset} takes {takes}, found {_flag(name)}: leave out "
+                    f"{_flag(name)}, or choose another preset"
+                )
+
+    def _check_window(self, settings: MechanismSettings) -> None:
+        """Refuse to spread a budget until the end of what does not end."""
+        endless = self.window in ("none", "trace")
+        if not endless or settings.chosen_preset not in LASTING or settings.reports is not None:
+            return
+        default = "" if self.preset is not None else ", which is the default,"
+        raise ParameterError(
+            f"the budget of --preset {settings.chosen_preset}{default} is spread until the end of "
+            f"its window, and --window {self.window} has none that is known beforehand: leave out "
+            "--window, or say how many reports there will be (--preset whole-day --reports 48) or "
+            "how accurate they shall be (--preset paper-utility --accuracy 3km)"
         )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def parse_privacy(level: str, radius: str) -> Privacy:
@@ -65,7 +170,7 @@ def parse_privacy(level: str, radius: str) -> Privacy:
 def _refuse_options_in_settings_file() -> None:
     for name in _IN_SETTINGS_FILE:
         if is_on_command_line(name):
-            flag = f"--{name.replace('_', '-')}"
+            flag = _flag(name)
             raise ParameterError(f"{flag} is a setting of the file of --settings: leave out {flag}")
 
 
@@ -96,14 +201,32 @@ PRIVACY_OPTIONS = combine(
     ),
     option(_PROMISE, "--radius", default="100m", show_default=True, help="Where it holds."),
 )
-# The fields of MechanismOptions.
+# The fields of MechanismOptions but the window.
 MECHANISM_OPTIONS = combine(
     PRIVACY_OPTIONS,
     option(
-        _SPENDING, "--accuracy", help="Fresh reports lie within this, nine times out of ten: 3km."
+        _SPENDING,
+        "--accuracy",
+        help="Fresh noise lies within this, nine times out of ten: 3km. As many reports as the "
+        "budget pays for. Presets but the paper's may then move a report further, to a place "
+        "released before.",
     ),
     option(
         _SPENDING, "--reports", type=int, help="About how many reports the budget shall last for."
+    ),
+    option(
+        _SPENDING,
+        "--preset",
+        type=click.Choice(get_args(Preset)),
+        metavar="NAME",
+        help="; ".join(f"{name}: {what}" for name, what in PRESETS.items()) + ".",
+    ),
+    option(
+        _SPENDING,
+        "--quiet-hours",
+        metavar="FROM-UNTIL",
+        help="Hours in which the last report is repeated, for free, such as 23:00-06:30 in the "
+        "time zone of the days.",
     ),
     option(
         _SPENDING,
@@ -126,7 +249,8 @@ MECHANISM_OPTIONS = combine(
         "--settings",
         metavar="FILE",
         type=click.Path(),
-        help="A file that hereish tune has written, in place of --accuracy and the other settings.",
+        help="A file that hereish tune has written, in place of --accuracy and the other settings; "
+        "--quiet-hours may be added.",
     ),
 )
 

@@ -74,6 +74,22 @@ class Progress:
             self._bar.close()
 
 
+class StageTimer:
+    """How long each stage takes."""
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+        self.seconds: dict[str, float] = {}
+
+    def end(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._since
+        self._since = now
+
+    def __str__(self) -> str:
+        return ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in self.seconds.items())
+
+
 def _format_minutes(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}:{rest:02}"

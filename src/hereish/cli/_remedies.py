@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from hereish.cli import _units
+from hereish.core.settings import Preset
 from hereish.errors import HereishError
 from hereish.forecast import lasts_share
 
@@ -43,15 +44,34 @@ def find_remedies(policy: Policy, *, tuned: bool = False) -> list[Change]:
     length_s = _DAY_S if policy.window == "day" else float(policy.window)
     changes: list[Change | None] = []
     few = policy.interval_s > 0.0 and length_s / policy.interval_s <= _MOST_REPORTS
-    if few and not tuned:
-        if policy.accuracy_m is not None:
-            changes.append(_change_accuracy(policy, policy.accuracy_m))
-        else:
-            changes.append(_change_reports(policy, length_s))
-    changes.append(_change_interval(policy, length_s))
-    if few and not tuned and policy.accuracy_m is not None:
+    accuracy_m = policy.accuracy_in_force_m
+    if not tuned:
+        changes.append(_last_the_window(policy))
+    if few and not tuned and accuracy_m is not None:
+        changes.append(_change_accuracy(policy, accuracy_m))
+    if few and not tuned and policy.reports is not None:
         changes.append(_change_reports(policy, length_s))
+    changes.append(_change_interval(policy, length_s))
     return [change for change in changes if change is not None]
+
+
+def _last_the_window(policy: Policy) -> Change | None:
+    """The budget spread over the window, with whatever accuracy that gives."""
+    preset: Preset = "frequent" if policy.preset == "frequent" else "whole-day"
+    if policy.chosen_preset == preset and policy.accuracy_m is None and policy.reports is None:
+        return None
+    lasting = replace(
+        policy,
+        preset=preset,
+        mechanism="predictive",
+        accuracy_m=None,
+        reports=None,
+        skip_kmh=None,
+    )
+    if not _would_last(lasting):
+        return None
+    left_out = dict.fromkeys(("accuracy", "reports", "mechanism", "skip_speed"), None)
+    return left_out | {"preset": preset}
 
 
 def _change_accuracy(policy: Policy, present_m: float) -> Change | None:
@@ -60,7 +80,7 @@ def _change_accuracy(policy: Policy, present_m: float) -> Change | None:
     best = _first_that_lasts(longer, lambda m: replace(policy, accuracy_m=m))
     if best is None:
         return None
-    return {"accuracy": f"{best / 1000:g}km" if best >= 1000 else f"{best:g}m", "reports": None}
+    return {"accuracy": f"{best / 1000:g}km" if best >= 1000 else f"{best:g}m"}
 
 
 def _change_reports(policy: Policy, length_s: float) -> Change | None:
@@ -68,19 +88,22 @@ def _change_reports(policy: Policy, length_s: float) -> Change | None:
     more = sorted({math.ceil(wanted * part / 100) for part in range(50, 160, 4)})
     best = _first_that_lasts(
         [count for count in more if count > present],
-        lambda count: replace(policy, accuracy_m=None, reports=count),
+        lambda count: replace(policy, reports=count),
     )
-    return None if best is None else {"reports": str(best), "accuracy": None}
+    return None if best is None else {"reports": str(best)}
 
 
 def _change_interval(policy: Policy, length_s: float) -> Change | None:
     longer = [
         text for text in _INTERVALS if policy.interval_s < _units.duration_s(text) <= length_s / 2
     ]
-    best = _first_that_lasts(
-        longer, lambda text: replace(policy, interval_s=_units.duration_s(text))
-    )
+    best = _first_that_lasts(longer, lambda text: _with_interval(policy, _units.duration_s(text)))
     return None if best is None else {"every": best}
+
+
+def _with_interval(policy: Policy, interval_s: float) -> Policy:
+    every_s = None if policy.every_s is None else interval_s
+    return replace(policy, interval_s=interval_s, every_s=every_s)
 
 
 def _first_that_lasts(candidates: Sequence[_T], change: Callable[[_T], Policy]) -> _T | None:

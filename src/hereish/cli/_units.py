@@ -11,6 +11,7 @@ LENGTH_M = {"m": 1.0, "km": 1000.0, "ft": 0.3048, "mi": 1609.344}
 SPEED_KMH = {"km/h": 1.0, "kmh": 1.0, "m/s": 3.6, "mph": 1.609344}
 DURATION_S = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*([a-z/]*)\s*", re.ASCII)
+_CLOCK_HOURS = re.compile(r"\s*(\d{1,2}):(\d\d)\s*[-–]\s*(\d{1,2}):(\d\d)\s*", re.ASCII)
 
 
 def _parse(quantity: str, example: str, units: dict[str, float], text: str) -> float:
@@ -56,3 +57,19 @@ def level(text: str) -> float:
     if not (0.0 < value < math.inf):
         raise ParameterError(f"{expected}; found {text!r}")
     return value
+
+
+def clock_hours(text: str) -> str:
+    """'23:00-6:30' as two times of the day: 23:00-06:30."""
+    match = _CLOCK_HOURS.fullmatch(text)
+    expected = "hours of the day are two times, such as 23:00-06:30"
+    if match is None:
+        raise ParameterError(f"{expected}; found {text!r}")
+    hours = [(int(match[1]), int(match[2])), (int(match[3]), int(match[4]))]
+    for hour, minute in hours:
+        if hour > 23 or minute > 59:
+            raise ParameterError(f"{expected}, each from 00:00 to 23:59; found {text!r}")
+    begins, ends = (f"{hour:02}:{minute:02}" for hour, minute in hours)
+    if begins == ends:
+        raise ParameterError(f"{expected}; they must differ, found {text!r}")
+    return f"{begins}-{ends}"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
 from hereish.cli import _units
+from hereish.cli._command_lines import is_on_command_line
 from hereish.cli._datasets import identify, load_datasets
-from hereish.cli._formatting import format_distance
+from hereish.cli._days import evaluate_days
+from hereish.cli._formatting import format_distance, format_table
 from hereish.cli._input_options import InputOptions, input_options
+from hereish.cli._leaderboard import run_leaderboard
 from hereish.cli._mechanism_options import PRIVACY_OPTIONS, SPENDING, parse_privacy
 from hereish.cli._messages import note
 from hereish.cli._options import (
@@ -26,9 +28,11 @@ from hereish.cli._options import (
     run_options,
     study_seed,
 )
-from hereish.cli._progress import Progress
-from hereish.evaluation import dataset, query_files, study
+from hereish.cli._progress import Progress, StageTimer
+from hereish.errors import ParameterError
+from hereish.evaluation import dataset, day_study, query_files, study
 from hereish.evaluation.break_even import Payoff, find_payoff
+from hereish.evaluation.leaderboard import QUICK_CASES, Leaderboard
 from hereish.evaluation.study_settings import StudySettings
 
 EXAMPLE = """\b
@@ -36,8 +40,11 @@ Examples:
   hereish evaluate -o city --quick
   hereish evaluate geolife.parquet -o study --sampling gaps --samples 3
   hereish evaluate --sampled sampled-p0.2.csv --as-published -o authors
+  hereish evaluate geolife.parquet -o days --days --time-zone Asia/Shanghai --every 30min
 """
 _WHAT = "What is evaluated"
+_NOT_OF_DAYS = ("sampled", "sampling", "as_published", "reports")
+_NOT_OF_BOARD = ("days", "every", "sampled", "sampling", "as_published", "reports", "samples")
 _TABLE_PS = (0.0, 0.2, 0.5, 1.0)  # columns of the table in the terminal
 
 
@@ -48,6 +55,7 @@ class StudyOptions:
     sampled: tuple[str, ...]
     sampling: Literal["authors", "gaps", "both"]
     as_published: bool
+    held_out: bool
     quick: bool
     samples: int | None
     level: str
@@ -55,21 +63,58 @@ class StudyOptions:
     accuracy: str
     reports: int
     skip_speed: str
+    days: bool
+    every: tuple[str, ...]
+    leaderboard: bool
+    trials: int | None
+
+    def settings(self) -> StudySettings:
+        """What is asked of every mechanism."""
+        return StudySettings(
+            privacy=parse_privacy(self.level, self.radius),
+            accuracy_m=_units.length_m(self.accuracy),
+            reports=self.reports,
+            skip_kmh=_units.speed_kmh(self.skip_speed),
+            as_published=self.as_published,
+        )
 
     def grid(self, seed: int) -> study.Study:
         """The grid that the options describe."""
         return study.Study(
-            settings=StudySettings(
-                privacy=parse_privacy(self.level, self.radius),
-                accuracy_m=_units.length_m(self.accuracy),
-                reports=self.reports,
-                skip_kmh=_units.speed_kmh(self.skip_speed),
-                as_published=self.as_published,
-            ),
+            settings=self.settings(),
             samples=1 if self.quick else self.samples or 10,
             seed=seed,
             most_traces=study.QUICK_TRACES if self.quick else None,
         )
+
+    def whole_days(self, seed: int) -> day_study.DayStudy:
+        """The study of whole days that the options describe."""
+        for name in _NOT_OF_DAYS:
+            if is_on_command_line(name):
+                flag = f"--{name.replace('_', '-')}"
+                raise ParameterError(
+                    f"{flag} is of the paper's case study and not of --days: leave out {flag}"
+                )
+        every_s = dict.fromkeys(_units.duration_s(text) for text in self.every)
+        return day_study.DayStudy(
+            settings=self.settings(),
+            every_s=tuple(every_s) or (day_study.EVERY_S,),
+            samples=1 if self.quick else self.samples or 10,
+            seed=seed,
+            most_users=day_study.QUICK_USERS if self.quick else None,
+            held_out=self.held_out,
+        )
+
+    def board(self, seed: int) -> Leaderboard:
+        """The leaderboard that the options describe."""
+        for name in _NOT_OF_BOARD:
+            if is_on_command_line(name):
+                flag = f"--{name.replace('_', '-')}"
+                raise ParameterError(f"{flag} is not of --leaderboard: leave out {flag}")
+        plain = Leaderboard(self.settings(), seed=seed)
+        if self.quick:
+            plain = replace(plain, cases=QUICK_CASES, trials=4, held_out_samples=1)
+        return plain if self.trials is None else replace(plain, trials=self.trials)
 
     def samplings(self) -> tuple[study.Sampling, ...]:
         return ("authors", "gaps") if self.sampling == "both" else (self.sampling,)
@@ -79,7 +124,8 @@ class StudyOptions:
 @click.argument("names", nargs=-1, metavar="[DATA]...", type=click.Path())
 @output(
     "FOLDER",
-    "For results.parquet and the figures; what is finished there is not done again.",
+    "For results.parquet, days.parquet or leaderboard.md, and the figures; what is finished there "
+    "of the case study or a leaderboard is not done again.",
     folder=True,
 )
 @collect(
@@ -107,12 +153,47 @@ class StudyOptions:
         is_flag=True,
         help="By the rules of the authors' program, not by ours.",
     ),
-    option(_WHAT, "--quick", is_flag=True, help="One sample of 500 traces."),
+    option(
+        _WHAT,
+        "--days",
+        is_flag=True,
+        help="In place of the case study: what a receiver believes on whole days. They are those "
+        "of --time-zone or, without it, of whole hours by the longitude of the data.",
+    ),
+    option(
+        _WHAT,
+        "--every",
+        multiple=True,
+        metavar="DURATION",
+        help="With --days: the time between two queries. 30min if not given. More than once.",
+    ),
+    option(
+        _WHAT,
+        "--leaderboard",
+        is_flag=True,
+        help="Every mechanism tuned on some of the users and scored on the others; a page of it.",
+    ),
+    option(
+        _WHAT,
+        "--trials",
+        type=click.IntRange(1),
+        help="To tune each mechanism of a leaderboard. 40 if not given.",
+    ),
+    option(
+        _WHAT,
+        "--held-out",
+        is_flag=True,
+        help="With --days: only users that hereish tune, with the same --seed, does not tune on.",
+    ),
+    option(
+        _WHAT, "--quick", is_flag=True, help="One sample of 500 traces, or of days of 50 users."
+    ),
     option(
         _WHAT,
         "--samples",
         type=click.IntRange(1),
-        help="Query traces per trajectory, or runs of each trace of --sampled. 10 if not given.",
+        help="Query traces per trajectory, or runs of each trace of --sampled and each user of "
+        "--days. 10 if not given.",
     ),
     PRIVACY_OPTIONS,
     option(SPENDING, "--accuracy", default="3km", show_default=True, help="Of the fixed utility."),
@@ -122,7 +203,7 @@ class StudyOptions:
         type=click.IntRange(2),
         default=30,
         show_default=True,
-        help="Of the fixed rate.",
+        help="Of the fixed rate. With --days it is as many as fit 24 hours.",
     ),
     option(
         SPENDING,
@@ -147,14 +228,31 @@ def command(
     run: RunOptions,
 ) -> None:
     """Run the case study: query traces of p = 0, 0.1, …, 1 from trajectories, both budget managers
-    with and without skipping, against independent noise; tables, intervals and figures.
+    with and without skipping, against independent noise; tables, intervals and figures. With
+    --days it is what a receiver believes on whole days; with --leaderboard every mechanism is tuned
+    on some of the users and scored on the others.
 
     Each DATA is a data set: a file, a folder, or a glob. Without any it is the made-up city.
     """
-    grid = options.grid(seed)
     folder = Path(out)
+    if options.leaderboard:
+        run_leaderboard(names, options.board(seed), options.quick, folder, source, run)
+        return
+    if options.trials is not None:
+        raise ParameterError("--trials are of a leaderboard: give --leaderboard as well")
+    if options.days:
+        evaluate_days(names, options.whole_days(seed), folder, source, run)
+        return
+    if options.held_out:
+        raise ParameterError("--held-out is of whole days: give --days as well")
+    if options.every:
+        raise ParameterError(
+            "--every is the time between queries of whole days: give --days as well, or leave out "
+            "--every"
+        )
+    grid = options.grid(seed)
     folder.mkdir(parents=True, exist_ok=True)
-    stages = _StageTimer()
+    stages = StageTimer()
     cells = [*_sampled_cells(options.sampled)]
     datasets = []
     if names or not options.sampled:
@@ -200,22 +298,6 @@ def _draw_figures(
     return drawn
 
 
-class _StageTimer:
-    """How long each stage takes."""
-
-    def __init__(self) -> None:
-        self._since = time.perf_counter()
-        self.seconds: dict[str, float] = {}
-
-    def end(self, stage: str) -> None:
-        now = time.perf_counter()
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._since
-        self._since = now
-
-    def __str__(self) -> str:
-        return ", ".join(f"{stage} {seconds:.0f} s" for stage, seconds in self.seconds.items())
-
-
 def summarise(rows: list[study.Row], settings: StudySettings) -> str:
     """One table of the main metrics per data set and sampling."""
     groups = list(dict.fromkeys((row["dataset"], row["sampling"]) for row in rows))
@@ -250,6 +332,7 @@ def _format_table(rows: list[study.Row], ps: list[float | None]) -> str:
     lines = [head]
     metrics: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
         ("rate", "rate", lambda value: f"{value:.2%}"),
+        ("rate_pooled", "pooled rate", lambda value: f"{value:.2%}"),
         ("error_mean_m", "average error", format_distance),
         ("error_p90_m", "90 % within", format_distance),
     )
@@ -267,9 +350,4 @@ def _format_table(rows: list[study.Row], ps: list[float | None]) -> str:
             if any(value is not None for value in values):
                 texts = ["-" if value is None else form(value) for value in values]
                 lines.append([f"  {name}", *texts])
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    return "\n".join(
-        line[0].ljust(widths[0])
-        + "".join(f"  {cell:>{w}}" for cell, w in zip(line[1:], widths[1:], strict=True))
-        for line in lines
-    )
+    return format_table(lines)

@@ -9,21 +9,30 @@ import math
 import click
 
 from hereish.cli import _forecast_text
-from hereish.cli._formatting import format_distance, format_rows
+from hereish.cli._formatting import format_count, format_distance, format_duration, format_rows
 from hereish.cli._gateway_options import PolicyOptions, policy_options
 from hereish.cli._options import Command, json_flag
-from hereish.core.privacy import Privacy
-from hereish.forecast import Distinguishability, Forecast, Outlook, outlook
+from hereish.core.mechanism import PredictiveMechanism
+from hereish.core.noise_first import NoiseFirst
+from hereish.forecast import Distinguishability, ExpectedError, Forecast, Outlook, outlook
 
 EXAMPLE = """\b
 Examples:
+  hereish plan --time-zone Europe/Helsinki
+  hereish plan --every 5min --quiet-hours 23:00-06:30
   hereish plan --accuracy 3km
   hereish plan --level "ln 4" --radius 200m --reports 30 --json
 """
 _TERMS = {
     "epsilon": "how much all reports of one budget may reveal per metre: smaller is more private",
     "fresh noise": "a random place around the true one",
+}
+_TERMS_OF_INDEPENDENT_NOISE = {
     "independent noise": "fresh noise for every report, without prediction",
+}
+_TERMS_OF_NOISE_FIRST = {
+    "guess": "a place that was reported before; if the test passes it is reported again",
+    "test": "checks whether the guess is near the fresh noise that was drawn; costs less than it",
 }
 _TERMS_OF_PREDICTION = {
     "guess": "the last release again; it costs no noise",
@@ -38,8 +47,7 @@ _TERMS_OF_PREDICTION = {
 @json_flag("The same numbers for programs.")
 def command(options: PolicyOptions, as_json: bool) -> None:
     """Explain a setting: how many reports it gives, how far they lie from the truth, when the
-    budget is exhausted, and what an observer can learn. Give --accuracy or --reports. The options
-    are those of hereish user add.
+    budget is exhausted, and what an observer can learn. The options are those of hereish user add.
     """
     policy = options.policy()
     mechanism = policy.build()
@@ -47,11 +55,15 @@ def command(options: PolicyOptions, as_json: bool) -> None:
     expected = _forecast_text.forecast_policy(policy)
     summary = _forecast_text.summarise(policy, numbers, expected)
     if as_json:
-        values = _plain(numbers) | {"forecast": dataclasses.asdict(expected), "summary": summary}
+        values = _plain(numbers) | {
+            "preset": policy.chosen_preset,
+            "forecast": dataclasses.asdict(expected),
+            "summary": summary,
+        }
         click.echo(json.dumps(values, indent=2))
     else:
         click.echo(f"{summary}.\n")
-        click.echo(describe(numbers, expected, mechanism.privacy))
+        click.echo(describe(numbers, expected, mechanism))
         click.echo()
         _forecast_text.print_forecast(policy, expected, "plan")
 
@@ -69,19 +81,36 @@ def _plain(numbers: Outlook) -> dict[str, object]:
     return {key: finite(value) for key, value in dataclasses.asdict(numbers).items()}
 
 
-def describe(numbers: Outlook, expected: Forecast, privacy: Privacy) -> str:
+def describe(numbers: Outlook, expected: Forecast, mechanism: PredictiveMechanism) -> str:
     """The promise, the numbers of a setting, their terms, and what an observer can learn."""
     n = numbers
-    terms = dict(_TERMS)
+    budget = [("the privacy budget", f"epsilon = {n.eps_per_m:.6g} per metre")]
+    if isinstance(mechanism.decider, NoiseFirst):
+        rows, terms = _rows_of_noise_first(n, expected), _TERMS | _TERMS_OF_NOISE_FIRST
+    else:
+        rows, terms = _rows_of_paper(n, expected), _TERMS | _TERMS_OF_INDEPENDENT_NOISE
+        if n.threshold_m is not None:
+            terms |= _TERMS_OF_PREDICTION
+    changes = "These numbers are for the first reports; a plan may change as the day goes on."
+    if n.reports_if_all_are_hard is None:
+        changes = "What a report may cost follows from the time of day and from what is left."
+    observer = "\n".join(f"  {_describe_observer(tells)}" for tells in n.tells)
+    return (
+        f"For {n.covers}: {mechanism.privacy}.\n\n{format_rows(budget + rows)}\n\nThe terms:\n"
+        f"{format_rows(list(terms.items()))}\n\n"
+        "An observer who sees all reports, and thought two traces equally likely before, can be "
+        f"at most this sure which of them is the true one:\n{observer}\n{changes}"
+    )
+
+
+def _rows_of_paper(n: Outlook, expected: Forecast) -> list[tuple[str, str]]:
     rows = [
-        ("the privacy budget", f"epsilon = {n.eps_per_m:.6g} per metre"),
         ("fresh noise lies from the truth", f"{format_distance(n.noise_mean_m)} on average"),
         ("", f"within {format_distance(n.noise_90_m)} nine times out of ten"),
         ("fresh noise costs", f"{n.cost_of_noise:.2%} of the budget"),
         ("independent noise would last for", f"{n.reports_of_independent_noise} reports"),
     ]
     if n.threshold_m is not None and n.break_even is not None:
-        terms |= _TERMS_OF_PREDICTION
         rows += [
             ("a test costs", f"{n.cost_of_test:.2%} of the budget"),
             ("threshold: a guess passes, roughly, within", format_distance(n.threshold_m)),
@@ -91,13 +120,42 @@ def describe(numbers: Outlook, expected: Forecast, privacy: Privacy) -> str:
             ),
         ]
         rows += _rows_of_extremes(expected)
-    observer = "\n".join(f"  {_describe_observer(tells)}" for tells in n.tells)
+    return rows
+
+
+def _rows_of_noise_first(n: Outlook, expected: Forecast) -> list[tuple[str, str]]:
+    """What reports are like on the made-up days, and what the first of them may cost."""
+    rows = [("reports lie from the truth", _describe_error(expected.error))]
+    if len(expected.error_by_part) > 1:
+        rows += [
+            (f"  {_describe_part(part)}", _describe_error(part)) for part in expected.error_by_part
+        ]
+    first = ", at first," if n.reports_if_all_are_hard is None else ""
+    noise = f"{format_distance(n.noise_mean_m)} on average"
+    rows += [
+        (
+            f"fresh noise{first} lies",
+            f"{noise}, nine out of ten within {format_distance(n.noise_90_m)}",
+        ),
+        (f"fresh noise{first} costs", f"{n.cost_of_noise:.2%} of the budget"),
+        (f"a test{first} costs", f"{n.cost_of_test:.2%}, half an hour after the last one"),
+    ]
+    ends = (expected.ends_if_every_guess_fails, expected.ends_if_every_guess_passes)
+    return rows if ends == (None, None) else rows + _rows_of_extremes(expected)
+
+
+def _describe_part(part: ExpectedError) -> str:
+    if part.at is not None:
+        return f"from {part.at} on"
+    return f"after {format_duration(part.from_s)}" if part.from_s else "at first"
+
+
+def _describe_error(error: ExpectedError) -> str:
+    if error.mean_m is None or error.within_90_m is None:
+        return "no reports: the budget is gone"
     return (
-        f"For {n.covers}: {privacy}.\n\n{format_rows(rows)}\n\nThe terms:\n"
-        f"{format_rows(list(terms.items()))}\n\n"
-        "An observer who sees all reports, and thought two traces equally likely before, can be "
-        f"at most this sure which of them is the true one:\n{observer}\n"
-        "These numbers are for the first reports; a plan may change as the day goes on."
+        f"{format_distance(error.mean_m)} on average, nine out of ten within "
+        f"{format_distance(error.within_90_m)}"
     )
 
 
@@ -109,7 +167,7 @@ def _rows_of_extremes(expected: Forecast) -> list[tuple[str, str]]:
     counts = [
         f"{expected.looked_ahead} or more reports if every guess {outcome}"
         if end is None
-        else f"{end.reports} reports if every guess {outcome}"
+        else f"{format_count(end.reports, 'report')} if every guess {outcome}"
         for outcome, end in cases.items()
     ]
     return [("the budget lasts for", counts[0]), ("", counts[1])]

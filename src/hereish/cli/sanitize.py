@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Literal, NoReturn, get_args
@@ -15,6 +15,7 @@ from hereish.cli import _units
 from hereish.cli._formatting import format_count, format_distance
 from hereish.cli._input_options import DROP_BAD, KEEP, InputOptions, input_options
 from hereish.cli._mechanism_options import (
+    LASTING,
     MECHANISM_OPTIONS,
     MechanismOptions,
     on_exhausted_option,
@@ -24,8 +25,11 @@ from hereish.cli._messages import note
 from hereish.cli._options import RUNNING, Command, RunOptions, collect, option, output, run_options
 from hereish.cli._progress import Progress
 from hereish.core.mechanism import OnExhausted, PredictiveMechanism
+from hereish.core.noise_first import NoiseFirst
+from hereish.core.remap import PriorRemap
 from hereish.core.types import Kind
 from hereish.core.windows import Day, NoReset, Window
+from hereish.priors import parse_prior
 from hereish.traces.budgets import EachTrace
 from hereish.traces.discovery import STANDARD_STREAM
 from hereish.traces.files import sanitize_files
@@ -36,8 +40,9 @@ from hereish.traces.writing import SplitBy
 
 EXAMPLE = """\b
 Examples:
-  hereish sanitize walk.gpx -o public.gpx --accuracy 3km --every 5min
-  hereish sanitize traces/ -o public/ --reports 30 --time-zone Europe/Helsinki
+  hereish sanitize walk.gpx -o public.gpx --time-zone Europe/Helsinki
+  hereish sanitize traces/ -o public/ --every 15min --quiet-hours 23:00-06:30
+  hereish sanitize city.csv -o public.csv --reports 30
   hereish sanitize taxis.parquet -o public.parquet --accuracy 3km --window trace --drop-bad
   cat fixes.csv | hereish sanitize - -o - --user phone --accuracy 3km > public.csv
 
@@ -65,16 +70,35 @@ class BudgetOptions(MechanismOptions):
     window: Literal["none", "day", "trace"]
     every: str | None
     on_exhausted: OnExhausted
+    prior: str | None
+
+    @property
+    def every_s(self) -> float | None:
+        """The shortest interval between points that are taken; None: all are taken."""
+        return None if self.every is None else _units.duration_s(self.every)
 
     def build(self, time_zone: str | None) -> PredictiveMechanism:
         """The mechanism, after a warning if it promises little."""
         windows: dict[str, Window] = {"none": NoReset(), "trace": EachTrace()}
         window = windows[self.window] if self.window in windows else Day(time_zone or "UTC")
-        mechanism = self.mechanism_settings().build(window, self.on_exhausted)
+        settings = self.mechanism_settings()
+        if self.every_s is not None:
+            every_s = self.every_s
+            if settings.chosen_preset in LASTING:
+                every_s = max(every_s, _FASTEST_S)
+            settings = replace(settings, every_s=every_s)
+        mechanism = settings.build(window, self.on_exhausted)
+        if self.prior is not None:
+            mechanism = replace(mechanism, remap=PriorRemap(parse_prior(self.prior)))
         warn_if_weak(mechanism)
         return mechanism
 
 
+# Points more often than that are spent for as if they came this often: tests cost the same per hour
+# anyway, and larger noise throughout has only made reports worse, on made-up days and on real ones.
+_FASTEST_S = 300.0
+# So many times as many guesses as fresh noise: the points are too dense.
+_DENSE = 50
 _TO = "Where to"
 _BUDGET = "What has one budget"
 
@@ -123,10 +147,17 @@ _BUDGET = "What has one budget"
         _BUDGET,
         "--every",
         metavar="DURATION",
-        help="Take each user's points at least this far apart, such as 5min. A log with a fix "
-        "every two seconds does not fit a budget; thirty reports per day do.",
+        help="Take each user's points at least this far apart, such as 30min. Without it all are "
+        "taken: a log with a fix every two seconds then repeats most of its reports.",
     ),
     on_exhausted_option(_BUDGET),
+    option(
+        _BUDGET,
+        "--prior",
+        metavar="world|FILE",
+        help="Move fresh noise to where people are, by a public map of them: the cities of the "
+        "world, or a file (.npz, .csv, .parquet, .asc, .tif). The output names it.",
+    ),
 )
 @input_options(DROP_BAD, KEEP)
 @option(RUNNING, "--seed", type=int, help="Repeatable, and therefore NOT PRIVATE.")
@@ -149,7 +180,6 @@ def command(
     appears complete or not at all.
     """
     mechanism = budget.build(source.time_zone)
-    every_s = None if budget.every is None else _units.duration_s(budget.every)
     replaced = target.out != STANDARD_STREAM and Path(target.out).is_file()
     signal.signal(signal.SIGTERM, _exit_on_signal)
     with Progress("sanitising", run.quiet) as progress:
@@ -159,7 +189,7 @@ def command(
             mechanism,
             columns=source.columns(),
             users_from=source.users_from,
-            every_s=every_s,
+            every_s=budget.every_s,
             drop_bad=source.drop_bad,
             seed=seed,
             jobs=run.threads,
@@ -172,7 +202,8 @@ def command(
     if run.as_json:
         _print_summary(json.dumps({"output": target.out} | tally.as_dict(), indent=2), target.out)
     elif not run.quiet:
-        _print_summary(summarise(tally, target.out, budget.every, replaced), target.out)
+        text = summarise(tally, mechanism, target.out, budget.every, replaced)
+        _print_summary(text, target.out)
     if not tally.private:
         click.echo("hereish: NOT PRIVATE: whoever has the seed can undo the noise", err=True)
 
@@ -190,14 +221,11 @@ def _exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def summarise(tally: Summary, out: str, every: str | None, replaced: bool) -> str:
+def summarise(
+    tally: Summary, mechanism: PredictiveMechanism, out: str, every: str | None, replaced: bool
+) -> str:
     """What was done. It is computed from the truth: for whoever runs this."""
-    rows: list[tuple[str, int, str]] = [
-        (Kind.HARD, tally.hard, "fresh noise"),
-        (Kind.EASY, tally.easy, "a guess that passed the test"),
-        (Kind.UNTESTED, tally.untested, "a guess, for free"),
-        ("refused", tally.refused, "the budget was spent"),
-    ]
+    rows = [*_describe_kinds(tally, mechanism), ("refused", tally.refused, "the budget was spent")]
     if every is not None:
         rows.append(("thinned", tally.thinned, f"sooner than {every} after the one before"))
     rows += [("bad", count, reason) for reason, count in tally.bad.items()]
@@ -215,11 +243,19 @@ def summarise(tally: Summary, out: str, every: str | None, replaced: bool) -> st
             f"within {format_distance(most)}. (Computed from the truth: for your eyes.)"
         )
     lines.append(tally.guarantee)
+    if tally.prior is not None:
+        lines.append(f"Fresh noise was moved by a public prior: {tally.prior}.")
+    if tally.refused == 0 and tally.easy > _DENSE * tally.hard:
+        again = "a longer --every" if every else "--every 30min"
+        lines.append(
+            "Nearly all reports repeat an earlier one, because the points follow each other "
+            f"faster than a budget can: {again} takes fewer points, whose reports lie closer."
+        )
     if tally.refused > tally.released:
         again = "a longer --every" if every else "--every 5min"
         lines.append(
             f"Most points were refused, because the budget was spent: {again} takes fewer "
-            "points, so that they last for the whole time."
+            f"points, so that they last for the whole time{_describe_default(mechanism)}."
         )
     if replaced:
         lines.append(
@@ -227,3 +263,23 @@ def summarise(tally: Summary, out: str, every: str | None, replaced: bool) -> st
             "together reveal up to twice as much."
         )
     return "\n".join(lines)
+
+
+def _describe_default(mechanism: PredictiveMechanism) -> str:
+    if not isinstance(mechanism.window, Day):
+        return ""
+    return ", and without --accuracy and --reports the budget lasts the day"
+
+
+def _describe_kinds(tally: Summary, mechanism: PredictiveMechanism) -> list[tuple[str, int, str]]:
+    """How many reports of each kind, and what that kind is."""
+    noise, passed = "fresh noise", "a guess that passed the test"
+    if mechanism.tracker is not None:
+        noise += ", or its mean with places reported before"
+    if isinstance(mechanism.decider, NoiseFirst):
+        passed = "a guess that was near the noise drawn: it costs a test, and no noise"
+    return [
+        (Kind.HARD, tally.hard, noise),
+        (Kind.EASY, tally.easy, passed),
+        (Kind.UNTESTED, tally.untested, "a guess, for free"),
+    ]

@@ -160,16 +160,17 @@ def _greeting(ledger: Ledger, host: str, port: int) -> str:
 
     text = f"hereish listens on {_url(host, port)}, and ends with Ctrl-C."
     if not accounts.list_users(ledger):
-        first = format_ledger_command("user add", "NAME", accuracy="3km")
+        first = format_ledger_command("user add", "NAME", time_zone="Europe/Helsinki")
         text += f" There is no user yet: {first}"
     return text
 
 
 def _set_up_demo(ledger: Ledger, host: str, port: int) -> str:
     from hereish.gateway.admin import accounts
-    from hereish.gateway.ledger.policy import Policy
+    from hereish.gateway.ledger.policy import DEFAULT_INTERVAL_S, Policy
 
-    policy = Policy(math.log(10), 100.0, accuracy_m=3000.0, interval_s=10.0)
+    # The default, but for an interval that somebody who tries it out will wait for.
+    policy = Policy(math.log(10), 100.0, every_s=DEFAULT_INTERVAL_S, interval_s=10.0)
     accounts.add_user(ledger, "demo", policy)
     token = accounts.new_token(ledger, "demo", "phone", show_release=True)
     at = _url(host, port)

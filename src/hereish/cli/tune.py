@@ -10,8 +10,9 @@ from typing import Any, Literal
 import click
 
 import hereish
-from hereish.cli import _units
-from hereish.cli._datasets import load_datasets
+from hereish.cli import _preset_tuning, _units
+from hereish.cli._command_lines import is_on_command_line
+from hereish.cli._datasets import choose_time_zone, load_datasets
 from hereish.cli._formatting import format_distance
 from hereish.cli._input_options import InputOptions, input_options
 from hereish.cli._mechanism_options import PRIVACY_OPTIONS, parse_privacy
@@ -26,15 +27,18 @@ from hereish.cli._options import (
     run_options,
     study_seed,
 )
+from hereish.cli._preset_tuning import PresetTuning
 from hereish.cli._progress import Progress
 from hereish.core.mechanism import check_accuracy_or_reports
+from hereish.core.settings import PRESETS, Preset
 from hereish.errors import ParameterError
-from hereish.evaluation import settings_file, tuning
+from hereish.evaluation import dataset, settings_file, tuning
 
 EXAMPLE = """\b
 Examples:
   hereish tune -o settings.toml --trials 12 --p 0.5
   hereish tune geolife.parquet -o settings.toml --p 0.1 --trials 8 --picture pareto_front.png
+  hereish tune -o walker.toml --preset walker --p 0.2 --p 0.5 --trials 4
   hereish sanitize walk.gpx -o public.gpx --settings settings.toml
 """
 WARNING = (
@@ -42,6 +46,7 @@ WARNING = (
     "secret, tune on others."
 )
 _WHAT = "What is tuned"
+_P = 0.2  # if none is given
 
 
 @dataclass(frozen=True)
@@ -50,11 +55,40 @@ class TuningOptions:
 
     level: str
     radius: str
+    preset: Preset | None
     accuracy: str | None
     reports: int | None
-    p: float
+    p: tuple[float, ...]
+    every: tuple[str, ...]
     sampling: Literal["authors", "gaps"]
+    memory: bool
     skip: tuning.SkipChoice
+
+    @property
+    def ps(self) -> tuple[float, ...]:
+        return self.p or (_P,)
+
+    def of_preset(self) -> PresetTuning | None:
+        """What --preset asks for; None for the paper's fixed utility."""
+        if self.preset in (None, "paper-utility"):
+            for name in ("every", "memory"):
+                if is_on_command_line(name):
+                    raise ParameterError(f"--{name} needs a --preset other than paper-utility")
+            if len(self.ps) > 1:
+                raise ParameterError("several --p need a --preset other than paper-utility")
+            return None
+        if is_on_command_line("skip"):
+            raise ParameterError(f"the preset {self.preset} skips no tests: leave out --skip")
+        return PresetTuning(
+            self.preset,
+            parse_privacy(self.level, self.radius),
+            self.accuracy,
+            self.reports,
+            self.ps,
+            self.every,
+            self.sampling,
+            self.memory,
+        )
 
     def goal(self) -> tuning.Goal:
         """The least rate at an accuracy, or the least error at a rate."""
@@ -85,6 +119,12 @@ class SearchOptions:
     PRIVACY_OPTIONS,
     option(
         _WHAT,
+        "--preset",
+        type=click.Choice(list(PRESETS)),
+        help="The preset whose numbers are tuned. The paper's fixed utility if not given.",
+    ),
+    option(
+        _WHAT,
         "--accuracy",
         help="Spend as little as possible with errors as of independent noise of this accuracy. "
         "3km if neither this nor --reports is given.",
@@ -99,9 +139,16 @@ class SearchOptions:
         _WHAT,
         "--p",
         type=click.FloatRange(0.0, 1.0),
-        default=0.2,
-        show_default=True,
-        help="How often an hour lies between two queries, and not a minute.",
+        multiple=True,
+        help="How often an hour lies between two queries, and not a minute; 0.2 if not given. A "
+        "preset is tuned for several at once.",
+    ),
+    option(
+        _WHAT,
+        "--every",
+        multiple=True,
+        metavar="TIME",
+        help="The time between queries of whole days, for presets that pace. More than once.",
     ),
     option(
         _WHAT,
@@ -110,6 +157,12 @@ class SearchOptions:
         default="gaps",
         show_default=True,
         help="What a silent logger means: somebody who is still, or the end of a trace.",
+    ),
+    option(
+        _WHAT,
+        "--memory",
+        is_flag=True,
+        help="Traces of a user follow one another, and what was released before is remembered.",
     ),
     option(
         _WHAT,
@@ -163,23 +216,36 @@ def command(
     seed: int,
     run: RunOptions,
 ) -> None:
-    """Find eta, gamma, the noise and the pause between tests that suit people like those in DATA.
+    """Find the numbers of a mechanism that suit people like those in DATA.
 
-    Some of the users are tuned on, and the result is measured on the others. Without DATA it is the
-    made-up city. The guarantee does not depend on any of these settings.
+    Of the paper's fixed utility, they are eta, gamma, the noise and the pause between tests; of a
+    --preset, its own. Some of the users are tuned on, and the result is measured on the others.
+    Without DATA it is the made-up city. The guarantee does not depend on any of these settings.
     """
-    goal = options.goal()
+    of_preset = options.of_preset()
+    goal = options.goal() if of_preset is None else None
     path = Path(out)
     if path.is_dir() or not path.parent.is_dir():
         raise ParameterError(f"-o must name a file in an existing folder, found {out}")
     if len(names) > 1:
         raise ParameterError("tune on one data set at a time: a file, a folder or a glob")
-    ((trajectories, _),) = load_datasets(names, source, run)
+    if goal is None and search.picture is not None:
+        raise ParameterError("--picture is of the paper's fixed utility: leave it out")
+    make_up = dataset.synthetic if goal is not None else dataset.synthetic_days
+    ((trajectories, _),) = load_datasets(names, source, run, make_up)
+    if of_preset is not None:
+        zone = None
+        if of_preset.of_days:
+            zone = choose_time_zone(names, trajectories, source, run)
+        _tune_preset(of_preset, trajectories, zone, search, seed, run, path)
+        return
+    if goal is None:  # there is one where there is no preset
+        return
     with Progress("tuning", run.quiet, "trials") as progress:
         tuned = tuning.tune(
             trajectories,
             goal,
-            p=options.p,
+            p=options.ps[0],
             gaps=options.sampling == "gaps",
             skip=options.skip,
             trials=search.trials,
@@ -191,7 +257,7 @@ def command(
     about: dict[str, Any] = {
         "data": trajectories.name,
         "sampling": options.sampling,
-        "p": options.p,
+        "p": options.ps[0],
         "training_users": tuned.training_users,
         "held_out_users": tuned.held_out_users,
         "trials": search.trials,
@@ -199,11 +265,7 @@ def command(
         "hereish": hereish.__version__,
     }
     measured = _measurements(tuned)
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(
-        settings_file.format_settings(tuned.settings, about, measured), encoding="utf-8"
-    )
-    part.replace(path)
+    _write(path, settings_file.format_settings(tuned.settings, about, measured))
     if search.picture is not None:
         from hereish.evaluation.figures import pareto_front
 
@@ -214,6 +276,55 @@ def command(
         click.echo(summarise(tuned))
     if not run.quiet:
         note(WARNING)
+
+
+def _tune_preset(
+    wanted: PresetTuning,
+    trajectories: dataset.Trajectories,
+    time_zone: str | None,
+    search: SearchOptions,
+    seed: int,
+    run: RunOptions,
+    path: Path,
+) -> None:
+    with Progress("tuning", run.quiet, "trials") as progress:
+        tuned, training = wanted.run(
+            trajectories,
+            time_zone,
+            trials=search.trials,
+            train_share=search.train_share,
+            seed=seed,
+            jobs=run.threads,
+            progress=progress,
+        )
+    seen = int(training.sum())
+    about: dict[str, Any] = {
+        "data": trajectories.name,
+        "situations": list(tuned.held_out),
+        "sampling": wanted.sampling,
+        "memory": wanted.memory,
+        "training_users": seen,
+        "held_out_users": len(training) - seen,
+        "trials": search.trials,
+        "seed": seed,
+        "score": tuned.best.score,
+        "hereish": hereish.__version__,
+    }
+    measured = _preset_tuning.measurements(tuned)
+    _write(path, settings_file.format_settings(tuned.settings, about, measured))
+    if run.as_json:
+        click.echo(json.dumps({"about": about, "measured": measured}, indent=2))
+    elif not run.quiet:
+        click.echo(_preset_tuning.summarise(tuned, training))
+    if not run.quiet:
+        note(WARNING)
+
+
+def _write(path: Path, text: str) -> None:
+    """All of it or nothing."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
 
 
 def _measurements(tuned: tuning.Tuned) -> dict[str, float | bool]:

@@ -6,12 +6,13 @@ import dataclasses
 import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import click
 
 from hereish.cli import _forecast_text
 from hereish.cli._command_lines import is_on_command_line
-from hereish.cli._formatting import format_distance, format_rows
+from hereish.cli._formatting import format_rows
 from hereish.cli._gateway_options import (
     LedgerLocation,
     PolicyOptions,
@@ -26,10 +27,13 @@ from hereish.cli._prompts import require_consent
 if TYPE_CHECKING:
     from hereish.gateway.admin.accounts import UserOverview
     from hereish.gateway.ledger.policy import Policy
+    from hereish.gateway.ledger.rest_forecast import RestForecast
 
 EXAMPLE = """\b
 Examples:
-  hereish user add alice --accuracy 3km --time-zone Europe/Helsinki
+  hereish user add alice --time-zone Europe/Helsinki
+  hereish user add carol --time-zone Europe/Helsinki --quiet-hours 23:00-06:30
+  hereish user add dave --accuracy 3km --time-zone Europe/Helsinki
   hereish user add bob --reports 30 --every 10min --on-exhausted predict
   hereish user list
   hereish user show alice
@@ -52,7 +56,9 @@ def command() -> None:
 @policy_options
 @ledger_options
 def add(name: str, location: LedgerLocation, options: PolicyOptions) -> None:
-    """Add a user with a policy. Give --accuracy or --reports."""
+    """Add a user with a policy. Its budget lasts the day, unless --accuracy, --reports or --preset
+    say how else it is spent.
+    """
     policy = options.policy()
     with location.open() as ledger:
         from hereish.gateway.admin import accounts
@@ -101,7 +107,7 @@ def list_(location: LedgerLocation, as_json: bool) -> None:
     for name, disabled_s in found:
         click.echo(name if disabled_s is None else f"{name}  (disabled {_format_time(disabled_s)})")
     if not found:
-        first = format_ledger_command("user add", "NAME", accuracy="3km")
+        first = format_ledger_command("user add", "NAME", time_zone="Europe/Helsinki")
         click.echo(f"no user yet: {first}", err=True)
 
 
@@ -180,13 +186,8 @@ def _format_time(at_s: float) -> str:
 
 
 def _describe_policy(policy: Policy) -> str:
-    aim = (
-        f"about {policy.reports} reports"
-        if policy.reports
-        else format_distance(policy.accuracy_m or 0.0)
-    )
     parts = [
-        f"{policy.mechanism}, {aim}",
+        policy.describe(),
         f"reports at least {policy.interval_s:g} s apart",
         "the last report again" if policy.on_exhausted == "predict" else "nothing",
     ]
@@ -196,6 +197,34 @@ def _describe_policy(policy: Policy) -> str:
     return "; ".join(parts)
 
 
+def _describe_rest(expected: RestForecast, time_zone: str, window: str) -> str:
+    """When the budget of the present window will be spent, by made-up days."""
+    zone = ZoneInfo(time_zone)
+    now = datetime.now(zone)
+
+    def clock(at_s: float) -> str:
+        at = datetime.fromtimestamp(at_s, zone)
+        return at.strftime("%H:%M" if at.date() == now.date() else "%Y-%m-%d %H:%M")
+
+    early, typical, late = expected.ends_early_s, expected.ends_typical_s, expected.ends_late_s
+    if expected.looked_until_s != expected.window_ends_s:
+        until = f"beyond {clock(expected.looked_until_s)}"
+    elif window == "day":
+        until = "to the end of the day"
+    else:
+        until = f"to the end of its window at {clock(expected.looked_until_s)}"
+    if typical is not None:
+        span = f"from {clock(early)} on" if early is not None else ""
+        if early is not None and late is not None:
+            span = f"between {clock(early)} and {clock(late)}"
+        return f"expected to be spent at about {clock(typical)} ({span})"
+    words = f"expected to last {until}"
+    if early is not None:
+        often = "" if expected.lasts_share is None else f" on {expected.lasts_share:.0%} of days"
+        words += f"{often}; otherwise spent from {clock(early)} on"
+    return words
+
+
 def _account_as_json(account: UserOverview, forwards: int) -> str:
     def plain(value: object) -> object:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -203,11 +232,19 @@ def _account_as_json(account: UserOverview, forwards: int) -> str:
         return str(value)
 
     values = account._asdict() | {
+        "description": _describe_policy(account.policy),
         "standing": account.budget._asdict() | {"remaining": account.budget.remaining},
         "tokens": [token._asdict() for token in account.tokens],
         "destinations": forwards,
     }
     return json.dumps(values, indent=2, default=plain, ensure_ascii=False)
+
+
+def _rest_rows(account: UserOverview) -> list[tuple[str, str]]:
+    if account.forecast is None:
+        return []
+    policy = account.policy
+    return [("", _describe_rest(account.forecast, policy.time_zone, policy.window))]
 
 
 def _describe_account(account: UserOverview, forwards: int) -> str:
@@ -222,6 +259,7 @@ def _describe_account(account: UserOverview, forwards: int) -> str:
         ("policy", f"version {account.version}: {_describe_policy(policy)}"),
         ("budget", f"{spent:.1%} spent in {budget.reports} reports, {state}"),
         ("", f"covers {budget.window}"),
+        *_rest_rows(account),
         ("ledger", f"{account.entries} entries, forwarded to {forwards} destination(s)"),
     ]
     if account.waiting is not None:
