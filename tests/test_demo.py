@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
+WHOLE_DAY = "whole day (the default)"
 ROWS = (
     "independent, 3 km",
     "predictive, 3 km",
@@ -53,7 +54,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     return done.stdout, folder
 
 
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("row", [WHOLE_DAY, *ROWS])
 def test_every_row_makes_sense(ran: tuple[str, Path], row: str) -> None:
     made, wanted, per_cent, average_m, most_m, budget, noise = cells(ran[0], row)
     assert 0 < noise <= made <= wanted
@@ -69,6 +70,13 @@ def test_prediction_covers_more_at_3_km_and_errs_less_at_30_reports(ran: tuple[s
     assert alone == 17.0  # 5.63 % of the budget each
     average_m = {row: cells(ran[0], row)[3] for row in ROWS}
     assert average_m["predictive, 30 reports"] < 0.8 * average_m["independent, 30 reports"]
+
+
+def test_the_default_answers_all_day_and_errs_least(ran: tuple[str, Path]) -> None:
+    made, wanted, _, average_m, most_m, *_ = cells(ran[0], WHOLE_DAY)
+    assert made == wanted
+    assert average_m < min(cells(ran[0], row)[3] for row in ROWS)
+    assert most_m < min(cells(ran[0], row)[4] for row in ROWS)
 
 
 def test_it_says_what_is_promised_and_what_is_not(ran: tuple[str, Path]) -> None:
@@ -139,7 +147,7 @@ def test_the_table_of_the_readme_is_what_the_demo_prints(ran: tuple[str, Path]) 
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = re.findall(r"^\| (\w[^|]+) \| (\d+) \| ([\d.]+) km \| ([\d.]+) km \|", readme, re.M)
     rows = {
-        "hereish": "predictive with skip (30 km/h), 3 km",
+        "hereish": WHOLE_DAY,
         "planar Laplace, within the budget": "independent, 3 km",
     }
     assert [name for name, *_ in shown][:2] == list(rows)

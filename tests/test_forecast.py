@@ -13,16 +13,29 @@ import pytest
 from numpy.typing import NDArray
 
 import hereish
-from hereish import Day, Every, NoReset, SkipBySpeed, fixed_rate, fixed_utility, independent
+from hereish import (
+    Day,
+    Every,
+    NoReset,
+    SkipBySpeed,
+    fixed_rate,
+    fixed_utility,
+    independent,
+    whole_day,
+)
+from hereish._made_up_days import ReportSchedule
 from hereish.core.mechanism import PredictiveMechanism
-from hereish.forecast import ORDINARY_DAY, Forecast, forecast, lasts_share
+from hereish.forecast import ORDINARY_DAY, Forecast, forecast, lasts_share, outlook
 from hereish.synthetic import whereabouts
 from tests.support.paths import GEOLIFE
 
 PRIVACY = hereish.Privacy(level=math.log(10), radius_m=100)
 HELSINKI = Day("Europe/Helsinki")
+A_DAY = Every(timedelta(days=1))
 HALF_HOUR_S = 1800.0
 DAY_S = 86400.0
+# Noise of one size, and a decision that draws it first: a hard report costs the noise alone.
+TAXI = hereish.MechanismSettings(math.log(10), 100, preset="taxi").build(HELSINKI)
 
 
 def at(found: Forecast) -> tuple[str | None, ...]:
@@ -66,8 +79,15 @@ def reports_if(m: PredictiveMechanism, every_guess: float, interval_s: float) ->
         fixed_utility(PRIVACY, 3000, window=HELSINKI, skip=SkipBySpeed(3, 900, "tested")),
         fixed_rate(PRIVACY, 30, window=HELSINKI),
         independent(PRIVACY, reports=20, window=HELSINKI),
+        TAXI,
+        whole_day(PRIVACY, window=A_DAY, accuracy_m=1500),
+        whole_day(PRIVACY, window=A_DAY, reports=30),
+        whole_day(PRIVACY, window=A_DAY),
     ],
-    ids=["utility", "skip", "skip-tested", "rate", "independent"],
+    ids=[
+        *("utility", "skip", "skip-tested", "rate", "independent"),
+        *("steady", "paced-accuracy", "paced-reports", "paced"),
+    ],
 )
 def test_the_exact_ends_are_what_is_made(m: PredictiveMechanism, interval_s: float) -> None:
     found = forecast(m, interval_s)
@@ -80,6 +100,94 @@ def test_the_exact_ends_are_what_is_made(m: PredictiveMechanism, interval_s: flo
         assert (end and end.reports) == expected
         if end is not None:
             assert end.after_s == end.reports * interval_s
+
+
+def test_noise_that_is_drawn_first_is_paid_once() -> None:
+    """With a test on top of each noise there would be fewer reports: 15."""
+    alone = independent(PRIVACY, accuracy_m=3000, window=HELSINKI)
+    even = hereish.steady(PRIVACY, 3000, numbers=hereish.PresetNumbers(settle=0.0), window=HELSINKI)
+    end, one = (forecast(m, HALF_HOUR_S).ends_if_every_guess_fails for m in (even, alone))
+    assert end is not None
+    assert one is not None
+    assert end.reports == one.reports == 17
+    assert outlook(TAXI).reports_if_all_are_hard is None, "its noise is finer after a long stay"
+    expected = outlook(even)
+    assert expected.reports_if_all_are_hard == 17
+    assert expected.reports_if_all_are_easy is None, "it depends on how often somebody reports"
+    assert expected.cost_of_worst == expected.cost_of_noise > expected.cost_of_test > 0.0
+    papers = outlook(fixed_utility(PRIVACY, 3000))
+    assert papers.cost_of_worst == papers.cost_of_noise + papers.cost_of_test
+
+
+@pytest.mark.parametrize("interval_s", [0.0, 1.0, 300.0, HALF_HOUR_S, 6 * 3600.0])
+def test_a_paced_budget_lasts_the_day(interval_s: float) -> None:
+    found = forecast(whole_day(PRIVACY, window=HELSINKI), interval_s)
+    assert found.ends_early is None
+    assert found.ends_late is None
+    assert found.lasts_share == 1.0
+    assert found.looked_ahead == math.ceil(DAY_S / (interval_s or 10.0))
+    assert found.ends_if_every_guess_passes is None
+    if interval_s >= HALF_HOUR_S:  # more often than it was told, fresh noise uses up the rest
+        assert found.ends_if_every_guess_fails is None
+
+
+def test_a_plan_that_changes_has_no_number_of_reports() -> None:
+    expected = outlook(whole_day(PRIVACY, window=HELSINKI))
+    assert expected.reports_if_all_are_hard is None
+    assert expected.reports_if_all_are_easy is None
+    assert 0.0 < expected.cost_of_test < expected.cost_of_noise < 0.2
+
+
+def test_quiet_hours_are_forecast_too() -> None:
+    """Nothing is spent in them, so the others are more exact, and the night is repeated."""
+    quiet = whole_day(PRIVACY, window=HELSINKI, quiet=(time(23), time(6, 30)))
+    plain = whole_day(PRIVACY, window=HELSINKI)
+    assert outlook(quiet).noise_90_m < 0.9 * outlook(plain).noise_90_m
+    by_day = [forecast(m, HALF_HOUR_S).error_by_part[2].mean_m for m in (quiet, plain)]
+    assert by_day[0] is not None
+    assert by_day[1] is not None
+    assert by_day[0] < 0.9 * by_day[1]
+    all_day = whole_day(PRIVACY, window=HELSINKI, quiet=(time(0), time(23, 59)))
+    assert 0.0 < outlook(all_day).noise_90_m < math.inf
+
+
+def test_an_accuracy_that_cannot_be_kept_is_said_to_end() -> None:
+    found = forecast(whole_day(PRIVACY, window=HELSINKI, accuracy_m=500), HALF_HOUR_S)
+    assert found.lasts_share == 0.0
+    assert found.ends_late is not None
+    assert found.error.within_90_m is not None
+    assert found.error.within_90_m < 700.0, "what it does report is that accurate"
+    *_, evening = found.error_by_part
+    assert (evening.at, evening.mean_m, evening.within_90_m) == ("18:00", None, None)
+
+
+def test_errors_are_those_of_the_releases() -> None:
+    """Independent noise has a known size, in every part of the day."""
+    m = independent(PRIVACY, reports=48, window=HELSINKI)
+    found = forecast(m, HALF_HOUR_S)
+    expected = outlook(m)
+    for part in (found.error, *found.error_by_part):
+        assert part.mean_m == pytest.approx(expected.noise_mean_m, rel=0.06)
+        assert part.within_90_m == pytest.approx(expected.noise_90_m, rel=0.06)
+    assert [part.at for part in found.error_by_part] == ["00:00", "06:00", "12:00", "18:00"]
+    assert [part.until_s for part in found.error_by_part] == [21600, 43200, 64800, 86400]
+    assert forecast(m, DAY_S).error_by_part == (forecast(m, DAY_S).error,)
+
+
+def test_remembered_places_are_those_of_days_that_differ() -> None:
+    """Whoever goes out to the same places every day would be known too well."""
+    schedules = [
+        ReportSchedule(m, HALF_HOUR_S, ZoneInfo("Europe/Helsinki"), ORDINARY_DAY, 0.0)
+        for m in (whole_day(PRIVACY, window=HELSINKI), fixed_utility(PRIVACY, 3000))
+    ]
+    noon_s = datetime.combine(ORDINARY_DAY, time(20), ZoneInfo("Europe/Helsinki")).timestamp()
+    moments = np.array([noon_s, noon_s + DAY_S])
+    moved_m = []
+    for schedule in schedules:
+        places = schedule._places(100, moments)
+        moved_m.append(np.median(hereish.Sphere().distance(places[:, 0], places[:, 1])))
+    assert moved_m[0] > 1000.0
+    assert moved_m[1] == 0.0
 
 
 def test_independent_noise_has_one_end() -> None:

@@ -119,3 +119,26 @@ def test_many_people_take_moments() -> None:
 def test_nobody_and_nothing_are_refused(users: int, points_each: int | None) -> None:
     with pytest.raises(hereish.ParameterError, match="must be a whole number from 1"):
         synthetic.day(users=users, points_each=points_each)
+
+
+def test_days_in_a_row_are_of_the_same_people_at_the_same_home() -> None:
+    clock_s = np.arange(0.0, 86400.0, 900.0)
+    places = synthetic.whereabouts_on_days(10, 3, 7, clock_s)
+    assert places.shape == (10, 7, len(clock_s), 2)
+    np.testing.assert_array_equal(places, synthetic.whereabouts_on_days(10, 3, 7, clock_s))
+    assert not np.array_equal(places, synthetic.whereabouts_on_days(10, 4, 7, clock_s))
+    flat = places.reshape(-1, 2)
+    centre = np.broadcast_to(np.array(synthetic.CENTRE_DEG), flat.shape)
+    assert hereish.Sphere().distance(flat, centre).max() < synthetic.CITY_RADIUS_M
+
+    def apart_m(day: int, hour: int) -> np.typing.NDArray[np.float64]:
+        """From where each is on Tuesday."""
+        i = 4 * hour
+        return hereish.Sphere().distance(places[:, 0, i], places[:, day, i])
+
+    home_m = max(apart_m(day, 3).max() for day in range(1, 7))
+    assert home_m < 200.0  # they wander about it
+    work_m = [np.median(apart_m(day, 11)) for day in (1, 2, 3)]
+    assert max(work_m) < 200.0
+    assert min(np.median(apart_m(day, 11)) for day in (4, 5)) > 1000.0  # Saturday and Sunday
+    assert np.median(apart_m(6, 11)) < 200.0

@@ -22,7 +22,10 @@ NOON = datetime(2026, 5, 5, 12, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class DrawnFirst:
-    """Draws the noise first, and releases the guess if the noisy place is near it."""
+    """A decision of a user's own, by way of example. Not `hereish.NoiseFirst`, and not as private:
+
+    it compares the rounded place with the guess.
+    """
 
     uniforms = 1
     private = True

@@ -112,7 +112,7 @@ def test_every_indented_line_is_a_command_that_the_tests_know(page: Path) -> Non
 def test_the_walk_catches_what_is_wrong(tmp_path: Path) -> None:
     page = (
         "    hereish plan --accuracy 3km\n"
-        "    hereish plan\n"
+        "    hereish plan --window none\n"
         "    hereish nonsense | cat\n"
         "```python\n    hereish plan\n```\n"
         "```console\n$ hereish plan --reports 0\nall is well\n$ echo $?\n2\n```\n"
@@ -162,16 +162,18 @@ def test_the_page_of_files_knows_all_formats_names_and_faults() -> None:
 def test_a_dense_log_is_as_the_tutorial_says(tmp_path: Path) -> None:
     def reported(options: str) -> tuple[int, float]:
         """How many reports there are, and over how many hours; the seed makes this repeatable."""
-        sanitize = f"hereish sanitize log.csv -o out.csv --accuracy 3km --seed 1 --quiet {options}"
+        sanitize = f"hereish sanitize log.csv -o out.csv --seed 1 --quiet {options}"
         assert run(sanitize, tmp_path)[0] == 0
         rows = (tmp_path / "out.csv").read_text("utf-8").splitlines()[1:]
         times = [datetime.fromisoformat(row.split(",")[1]) for row in rows]
         return len(rows), (times[-1] - times[0]).total_seconds() / 3600
 
     assert run("hereish sample -o log.csv --points 5000", tmp_path)[0] == 0
-    dense, early_h = reported("")
-    assert 20 < dense < 40
-    assert early_h < 0.5
-    spread, whole_h = reported("--every 40min")
+    dense, whole_h = reported("")
+    assert (dense, whole_h > 12) == (5000, True)
+    spread, whole_h = reported("--every 30min")
     assert 15 < spread < 40
     assert whole_h > 8
+    papers, early_h = reported("--accuracy 3km")
+    assert 20 < papers < 40
+    assert early_h < 0.5

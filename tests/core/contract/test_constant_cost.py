@@ -76,7 +76,7 @@ def leaves(state: Any) -> Iterator[Any]:
 
 def as_state(run: Run) -> dict[str, Any]:
     fields = run._asdict().items()
-    return {name: part[0].tolist() for name, part in fields if name != "mechanism"}
+    return {name: part[0].tolist() for name, part in fields if name not in ("mechanism", "learnt")}
 
 
 def halfway(past: Sequence[Past], at_s: float) -> Sequence[float] | None:

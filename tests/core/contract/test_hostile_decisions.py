@@ -207,7 +207,7 @@ def test_skipped_reports_are_free_whatever_a_decision_asks_for_them() -> None:
 
 def test_a_closeness_test_has_no_price_and_no_decision_of_its_own() -> None:
     class Free(LaplaceTest):
-        def costs(self, eps_test: PerLane, eps_noise: PerLane) -> Any:  # type: ignore[misc]
+        def costs(self, eps_test: PerLane, eps_noise: PerLane) -> Any:  # type: ignore[misc, override]
             return 0.0, 0.0
 
     class Own(LaplaceTest):

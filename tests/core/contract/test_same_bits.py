@@ -23,6 +23,7 @@ from hereish import (
     Every,
     KeyedDraws,
     Line,
+    NoiseFirst,
     NoReset,
     Past,
     Plan,
@@ -111,6 +112,16 @@ def uneven(total: float) -> Callable[[Run, Floats], Plan]:
     return plan
 
 
+def affordable(total: float) -> Callable[[Run, Floats], Plan]:
+    """The same with tests that cost no more than the noise, as `NoiseFirst` needs them."""
+
+    def plan(run: Run, at_s: Floats, /) -> Plan:
+        eps_test, eps_noise, threshold, _ = uneven(2.0 * total)(run, at_s)
+        return Plan(np.minimum(eps_test, eps_noise), eps_noise, 2.0 * threshold)
+
+    return plan
+
+
 def build(kind: str, world: World, **rest: Any) -> PredictiveMechanism:
     """A mechanism whose budget is gone before the longer traces end."""
     privacy, space, rest = world.privacy, world.space, {"space": world.space, **rest}
@@ -125,6 +136,9 @@ def build(kind: str, world: World, **rest: Any) -> PredictiveMechanism:
         return fixed_rate(privacy, 11, **paying, **rest)
     if kind == "uneven":
         return PredictiveMechanism(privacy, uneven(privacy.eps_per_m), **rest)
+    if kind == "noise first":
+        plans = affordable(privacy.eps_per_m)
+        return PredictiveMechanism(privacy, plans, decision=NoiseFirst(), **rest)
     if kind == "independent by reports":
         return independent(privacy, reports=10, **rest)
     accuracy = 12.3 * space.c_noise(0.9) / privacy.eps_per_m
@@ -133,7 +147,7 @@ def build(kind: str, world: World, **rest: Any) -> PredictiveMechanism:
 
 MANAGERS = {
     f"{kind}, {name}": (kind, skip)
-    for kind in ("fixed utility", "fixed rate", "uneven")
+    for kind in ("fixed utility", "fixed rate", "uneven", "noise first")
     for name, skip in {
         "no skip": {},
         "since hard": {"skip": SkipBySpeed(30.0, 1500.0)},
@@ -254,6 +268,10 @@ def ageing(past: Sequence[Past], at_s: float) -> Sequence[float] | None:
         ("plane", "fixed utility", {"skip": SkipBySpeed(5.0, 900.0, since="tested")}),
         ("plane", "uneven", {"prediction": lift(ageing), "on_exhausted": "predict"}),
         ("plane", "fixed rate", {"prediction": lift(ageing), "window": WINDOWS[2]}),
+        *(
+            (place, "noise first", {"on_exhausted": "predict"})
+            for place in ("plane", "wide sphere")
+        ),
     ],
 )
 def test_results_do_not_depend_on_how_the_batch_is_cut(
@@ -353,9 +371,12 @@ def test_a_session_that_was_saved_and_restored_goes_on_with_the_same_bits(
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("window", WINDOWS, ids=repr)
-def test_keyed_sessions_and_batches_give_the_same_bits_and_give_them_again(window: Any) -> None:
+@pytest.mark.parametrize("kind", ["uneven", "noise first"])
+def test_keyed_sessions_and_batches_give_the_same_bits_and_give_them_again(
+    kind: str, window: Any
+) -> None:
     world = WORLDS["sphere"]
-    m = build("uneven", world, window=window)
+    m = build(kind, world, window=window)
     x, at_s, offsets, _ = batch_of(world, m, LENGTHS)
     users = [f"user {i}" for i in range(len(LENGTHS))]
     out = sanitize(m, x, at_s, offsets, draws=KeyedDraws(KEY), users=users)

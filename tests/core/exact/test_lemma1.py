@@ -1,8 +1,7 @@
 """Lemma 1, checked exactly: every run of the real step, for every pair of short traces.
 
-On a handful of places in a row the outcomes of a step are finitely many, and each is a rectangle
-of uniforms. Bisecting the real step over all the uniforms there are finds the rectangles, so the
-probability of every run is a count, not an estimate, and Lemma 1 can be tested as it is written:
+The probability of every run is a count, not an estimate (tests/support/exact_runs.py), so Lemma 1
+can be tested as it is written:
 
     P(r|x) <= exp(eps(r) * max_i d(x_i, x'_i)) * P(r|x')    for every run r and traces x, x'
 
@@ -12,11 +11,9 @@ probability of every run is a count, not an estimate, and Lemma 1 can be tested 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import timedelta
 from fractions import Fraction
-from itertools import product
 
 import numpy as np
 import pytest
@@ -24,7 +21,6 @@ import pytest
 from hereish import (
     AlwaysNoise,
     Constants,
-    Coordinate,
     Every,
     FixedRate,
     FixedUtility,
@@ -39,190 +35,17 @@ from hereish import (
 )
 from hereish.core.decision import CLAMP
 from hereish.core.spaces import Space
-from hereish.core.step import Release, step
-from hereish.core.types import Bools, Floats, Ints, PerLane
-
-STEPS = 4
-# A uniform is an odd multiple of 2**-53, so there are this many of them (randomness.py).
-UNIFORMS = 2**52
-# All that is inexact is that a probability becomes a whole number of uniforms: off by 2**-52 at
-# most. No outcome below is rarer than RAREST (it is asserted), so each of the two factors of each
-# of the 4 steps is off by less than 2**-52 / RAREST = 2**-38 of itself, and the ratio of two runs
-# by less than 16 * 2**-38 < 1e-10. The clamp of the test has a test of its own.
-RAREST = 2.0**-14
-TOLERANCE = 1e-9
-
-
-@dataclass
-class Places:
-    """Places in a row; a clamped geometric law: `eps * distance`-private, and nowhere less.
-
-    `stretch` makes `distance` overstate the true one, as great circles overstate geodesics.
-    """
-
-    count: int = 4
-    spacing: float = 1.0
-    stretch: float = 1.0
-    claim_factor: float = 1.0
-    eps_error: float = 1.0  # a seeded bug if it is not 1
-    uniforms = 1
-    unit = "m"
-    smallest_eps = 0.0
-    private = True
-
-    @property
-    def coordinates(self) -> tuple[Coordinate, ...]:
-        return (Coordinate("place", 0.0, self.spacing * (self.count - 1)),)
-
-    def distance(self, a: Floats, b: Floats) -> Floats:
-        return np.asarray(np.abs(a[:, 0] - b[:, 0]) * self.stretch)
-
-    def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
-        here = np.rint(x / self.spacing)
-        below = np.arange(self.count - 1.0)
-        per_place = eps * self.eps_error * self.stretch * self.spacing
-        decay = np.exp(-np.broadcast_to(per_place, len(x)))[:, None]
-        tail = decay ** np.where(below < here, here - below, below - here + 1) / (1.0 + decay)
-        up_to = np.where(below < here, tail, 1.0 - tail)  # P(release <= place)
-        return np.asarray((u >= up_to).sum(axis=1, keepdims=True) * self.spacing)
-
-    def snap(self, points: Floats) -> Floats:
-        return np.asarray(np.rint(points / self.spacing) * self.spacing + 0.0)
-
-    def c_noise(self, delta: float) -> float:
-        return -math.log1p(-delta)
-
-
-@dataclass
-class Runs:
-    """All runs of a mechanism: a row a run, and in `chance` a column a trace."""
-
-    chance: Floats
-    releases: Floats  # (runs, steps, fields of a release)
-    rarest: float
-
-    def field(self, name: str) -> Floats:
-        """(runs, steps) of one field of the releases."""
-        return np.asarray(self.releases[:, :, Release._fields.index(name)])
-
-
-def how_many(holds: Callable[[Ints], Bools], lanes: int) -> Ints:
-    """How many uniforms, counted from the lowest, have a property that low ones have."""
-    low, high = np.zeros(lanes, dtype=np.int64), np.full(lanes, UNIFORMS)
-    while (low < high).any():
-        middle = np.minimum((low + high) // 2, UNIFORMS - 1)
-        yes, searching = holds(middle), low < high
-        low = np.where(searching & yes, middle + 1, low)
-        high = np.where(searching & ~yes, middle, high)
-    return low
-
-
-@dataclass
-class Step:
-    """One real step from each of some public runs, with each secret: a lane for every pair."""
-
-    m: PredictiveMechanism
-    run: Run
-    now: float
-    places: Floats
-    peek: Callable[[Floats], None] | None
-
-    def __post_init__(self) -> None:
-        self.parent = np.repeat(np.arange(len(self.run.spent)), len(self.places))
-        self.secret = np.tile(np.arange(len(self.places)), len(self.run.spent))
-        self.lanes = np.arange(len(self.parent))
-
-    def take(self, lanes: Ints, k_test: Ints, k_noise: Ints) -> tuple[Release, Run]:
-        """The step with the uniforms of these numbers."""
-        x, at_s = self.places[self.secret[lanes], None], np.full(len(lanes), self.now)
-        if self.peek is not None:
-            self.peek(x)
-        odd = 2 * np.column_stack([k_test, k_noise]) + 1
-        return step(self.m, self.run.take(self.parent[lanes]), x, at_s, np.ldexp(odd, -53))
-
-    def rectangles(self) -> tuple[Ints, Ints]:
-        """Of each lane: how many uniforms do not make it hard, and the edges between places."""
-        lanes = self.lanes
-        middle, top = np.full(len(lanes), UNIFORMS // 2), np.full(len(lanes), UNIFORMS - 1)
-        easy = how_many(lambda k: ~self.take(lanes, k, middle)[0].hard, len(lanes))
-
-        def up_to(place: float) -> Ints:
-            return how_many(lambda k: self.take(lanes, top, k)[0].value[:, 0] <= place, len(top))
-
-        edges = [up_to(place) for place in self.places[:-1]]
-        edge = np.column_stack([np.zeros_like(easy), *edges, top + 1])
-        # Random uniforms land where the rectangles say: bisecting has not missed anything.
-        lanes = np.repeat(lanes, 16)
-        k_test, k_noise = np.random.default_rng(7).integers(0, UNIFORMS, (2, len(lanes)))
-        found = self.take(lanes, k_test, k_noise)[0]
-        np.testing.assert_array_equal(found.hard, k_test >= easy[lanes])
-        place = self.places[(k_noise[:, None] >= edge[lanes, 1:-1]).sum(axis=1)]
-        np.testing.assert_array_equal(found.value[found.hard, 0], place[found.hard])
-        return easy, edge
-
-
-def flat(release: Release) -> Floats:
-    """A row a lane: all that was released, so that two outcomes differ if anything does."""
-    lanes = len(release.hard)
-    parts = [np.broadcast_to(np.reshape(part, (-1,)), lanes) for part in release]
-    return np.column_stack(parts).astype(np.float64)
-
-
-def all_runs(
-    m: PredictiveMechanism, at_s: list[float], peek: Callable[[Floats], None] | None = None
-) -> Runs:
-    """Enumerate the runs of the real step over all traces of secrets."""
-    assert isinstance(m.space, Places)
-    places = np.asarray(np.arange(m.space.count) * m.space.spacing, dtype=np.float64)
-    run, chance, rarest = Run.empty(1, 1, m.memory), np.ones((1, 1)), 1.0
-    releases = np.empty((1, 0, len(Release._fields)))
-    for now in at_s:
-        a_step = Step(m, run, now, places, peek)
-        easy, edge = a_step.rectangles()
-        not_hard, at_place = easy[:, None] / UNIFORMS, np.diff(edge) / UNIFORMS
-        weight = np.column_stack([not_hard, (1.0 - not_hard) * at_place])
-        # Take each outcome that can happen once, in the middle of its rectangle.
-        lane, rectangle = np.nonzero(weight > 0.0)
-        place = np.maximum(rectangle - 1, 0)
-        k_test = np.where(rectangle == 0, easy[lane] // 2, (easy[lane] + UNIFORMS) // 2)
-        k_noise = (edge[lane, place] + edge[lane, place + 1]) // 2
-        release, after = a_step.take(lane, k_test, k_noise)
-        # Two secrets share an outcome if they share all that is released.
-        told = np.column_stack([a_step.parent[lane], flat(release)])
-        _, first, outcome = np.unique(
-            told.view(np.int64), axis=0, return_index=True, return_inverse=True
-        )
-        outcome = outcome.reshape(-1)
-        for kept in after:  # nothing but what is released may find its way into the public run
-            np.testing.assert_array_equal(kept, kept[first][outcome])
-        branch = np.zeros((len(first), len(places)))
-        np.add.at(branch, (outcome, a_step.secret[lane]), weight[lane, rectangle])
-        before = a_step.parent[lane[first]]
-        chance = (chance[before][:, :, None] * branch[:, None, :]).reshape(len(first), -1)
-        releases = np.concatenate([releases[before], flat(release)[first][:, None]], axis=1)
-        run, rarest = after.take(first), min(rarest, float(weight[lane, rectangle].min()))
-    np.testing.assert_allclose(chance.sum(axis=0), 1.0, rtol=1e-12)
-    return Runs(chance, releases, rarest)
-
-
-def losses(m: PredictiveMechanism, runs: Runs) -> tuple[float, float]:
-    """The largest `log P(r|x) - log P(r|x') - eps(r) d`, and the largest share of eps(r) d used."""
-    assert isinstance(m.space, Places)
-    traces = np.array(list(product(range(m.space.count), repeat=STEPS)))
-    eps = runs.field("cost").sum(axis=1)[:, None]
-    excess, share = -math.inf, 0.0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log_chance = np.log(runs.chance)
-        for i, trace in enumerate(traces):
-            apart = np.abs(traces - trace).max(axis=1) * m.space.spacing  # the true distance
-            allowed = eps * apart
-            # NaN is 0 against 0: a run that neither trace can give. +inf is a run that only one
-            # of them can give: the worst violation there is.
-            lost = log_chance[:, i, None] - log_chance
-            excess = max(excess, float(np.nanmax(lost - allowed)))
-            share = max(share, float(np.nanmax(np.where(allowed > 0, lost / allowed, 0.0))))
-    return excess, share
-
+from hereish.core.types import Bools, Floats, PerLane
+from tests.support.exact_runs import (
+    RAREST,
+    STEPS,
+    TOLERANCE,
+    Cell,
+    Places,
+    all_runs,
+    excess_of,
+    losses,
+)
 
 K = Constants(c_noise=math.log(10.0), c_test=math.log(5.0), eta=0.5, gamma=0.8)
 MINUTES = [0.0, 60.0, 120.0, 180.0]
@@ -308,19 +131,6 @@ def test_a_clamped_test_leaves_no_outcome_impossible_and_costs_next_to_nothing()
     assert runs.rarest == CLAMP
     # Rounding a probability of 2**-24 to the uniforms costs less than 2**-27 (decision.py).
     assert losses(m, runs)[0] <= STEPS * 2.0**-27
-
-
-class Cell:
-    """How a seeded bug learns the secret: round the back, before each step."""
-
-    secret: Floats = np.empty((0, 1))
-
-    def __call__(self, x: Floats) -> None:
-        self.secret = x
-
-
-def excess_of(m: PredictiveMechanism, at_s: list[float], peek: Cell | None = None) -> float:
-    return losses(m, all_runs(m, at_s, peek))[0]
 
 
 FEW = Places(3)

@@ -13,6 +13,7 @@ import pytest
 
 from hereish.core.noise import sphere_angle
 from hereish.core.types import Floats
+from tests.support.exact_trigonometry import PI, sine_cosine
 from tests.support.laws import uniforms
 
 # From noise of a thousand globe radii to noise of half a metre; both sides of the change of method.
@@ -40,25 +41,11 @@ PAIRS = [
     (MOST, LEAST),
     (MOST, MOST),
 ]
-PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628621")
-
-
-def _sine_cosine(angle: Decimal) -> tuple[Decimal, Decimal]:
-    """Taylor's series of a 64th of the angle, doubled six times."""
-    term, sums, n = Decimal(1), [Decimal(0), Decimal(0)], 0
-    while abs(term) > Decimal("1e-65"):
-        sums[n % 2] += term if n % 4 < 2 else -term
-        n += 1
-        term *= angle / 64 / n
-    cosine, sine = sums
-    for _ in range(6):
-        sine, cosine = 2 * sine * cosine, cosine * cosine - sine * sine
-    return sine, cosine
 
 
 def _survival(angle: Decimal, k: Decimal) -> Decimal:
     angle = min(max(angle, Decimal(0)), PI)
-    sine, cosine = _sine_cosine(angle)
+    sine, cosine = sine_cosine(angle)
     round_the_globe = (-PI * k).exp()
     return ((-k * angle).exp() * (cosine + k * sine) + round_the_globe) / (1 + round_the_globe)
 
