@@ -76,10 +76,9 @@ class Day:
 
 
 def hereish_rows(day: Day) -> list[Row]:
-    """The predictive mechanism, and planar Laplace noise with the same budget."""
-    skip = hereish.SkipBySpeed(30.0)
+    """The default of hereish, and planar Laplace noise with the same budget."""
     mechanisms = {
-        "hereish": hereish.fixed_utility(PRIVACY, ACCURACY_M, skip=skip),
+        "hereish": hereish.whole_day(PRIVACY, window=hereish.Day(synthetic.TIME_ZONE)),
         "planar Laplace, within the budget": hereish.independent(PRIVACY, accuracy_m=ACCURACY_M),
     }
     return [
