@@ -127,6 +127,7 @@ class Person:
     tokens: dict[str, str] = field(repr=False)  # of each device
     clock_s: float
     rng: random.Random
+    step_s: float = STEP_S
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     number: int = 0
 
@@ -135,7 +136,7 @@ class Person:
         with self.lock:
             self.number += 1
             # To the microsecond, as datetimes have it.
-            at_s = round(self.clock_s + self.number * STEP_S + self.rng.random() / 8, 6)
+            at_s = round(self.clock_s + self.number * self.step_s + self.rng.random() / 8, 6)
             lat, lon = (x + self.rng.gauss(0.0, 0.02) for x in HELSINKI)
             name = f"{device}-{self.number}" if self.rng.random() < 0.5 else None
             return Told(self.name, device, self.tokens[device], lat, lon, at_s, name)
@@ -147,19 +148,24 @@ def people(
     devices: int,
     rng: random.Random,
     ago_s: float = 86400.0,
+    slower: float = 1.0,
     **settings: Any,
 ) -> list[Person]:
-    """New users of a ledger, with the usual policy or these settings of it."""
-    made = []
+    """New users of a ledger, with the usual policy or these settings of it.
+
+    With `slower` their windows, and the time between two reports, are so many times as long.
+    """
+    made, window_s = [], WINDOW_S * slower
     for i in range(number):
         name = f"user {i}"
-        accounts.add_user(ledger, name, policy(window=str(int(WINDOW_S)), **settings))
+        accounts.add_user(ledger, name, policy(window=str(int(window_s)), **settings))
         tokens = {
             f"device {j}": accounts.new_token(ledger, name, f"device {j}") for j in range(devices)
         }
         accounts.set_primary(ledger, name, "device 0", silence_s=0.0)  # all of them compete
-        clock_s = (time.time() - ago_s) // WINDOW_S * WINDOW_S
-        made.append(Person(name, tokens, clock_s, random.Random(rng.random())))  # noqa: S311  # load
+        clock_s = (time.time() - ago_s) // window_s * window_s
+        own = random.Random(rng.random())  # noqa: S311  # load
+        made.append(Person(name, tokens, clock_s, own, STEP_S * slower))
     return made
 
 

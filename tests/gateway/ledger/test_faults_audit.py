@@ -73,7 +73,7 @@ TAMPERED = {
     ),
     "an entry before the one that was written first": (
         "last",
-        "UPDATE entries SET at_s = at_s - 100 WHERE id = :row",
+        "UPDATE entries SET at_s = at_s - 1e6 WHERE id = :row",
         "the entry before is not earlier",
     ),
     "an entry of another report": (
