@@ -66,7 +66,6 @@ def test_plan_says_when_the_budget_will_be_gone(
         "--accuracy 400m --radius 20m",
         "--preset whole-day --accuracy 500m",
         "--preset whole-day --accuracy 1km --every 2h",
-        "--preset whole-day --reports 20",
         "--preset paper-utility",
         "--preset paper-rate --every 1h --reports 10",
         "--preset taxi --accuracy 1km --every 1h",

@@ -70,8 +70,27 @@ def test_a_budget_that_does_not_last_is_told_about_the_default(
     hereish: Terminal, day: Path
 ) -> None:
     out = day.with_name("out.csv")
-    told = output_of(hereish("sanitize", day, "-o", out, "--preset", "whole-day", "--reports", 1))
+    told = output_of(hereish("sanitize", day, "-o", out, "--accuracy", "1km"))
     assert "without --accuracy and --reports the budget lasts the day." in told
+    told = output_of(hereish("sanitize", day, "-o", out, "--preset", "whole-day", "--reports", 1))
+    assert "refused 0 the budget was spent" in " ".join(told.split())
+    told = output_of(
+        hereish("sanitize", day, "-o", out, "--preset", "whole-day", "--accuracy", "400m")
+    )
+    assert "without --accuracy, or with a larger one, it lasts" in told
+    assert "--every" not in told
+
+
+def test_frequent_reports_come_every_five_minutes(hereish: Terminal) -> None:
+    often = json.loads(output_of(hereish("plan", "--preset", "frequent", "--json")))
+    daily = json.loads(output_of(hereish("plan", "--json")))
+    assert (often["forecast"]["interval_s"], daily["forecast"]["interval_s"]) == (300.0, 1800.0)
+
+
+def test_quiet_hours_are_hours_of_a_day(hereish: Terminal) -> None:
+    done = hereish("plan", "--window", "12h", "--quiet-hours", "22:00-06:00")
+    assert done.code == 2
+    assert "--quiet-hours are hours of a day, found --window 12h" in done.err
 
 
 def test_the_summary_explains_the_kinds(hereish: Terminal, day: Path) -> None:

@@ -17,6 +17,7 @@ from hereish import (
     Day,
     Every,
     NoiseFirst,
+    NoReset,
     Paced,
     ParameterError,
     PartError,
@@ -25,6 +26,7 @@ from hereish import (
     Run,
     Steady,
     Tolerance,
+    sanitize,
     whole_day,
 )
 from hereish.core.presets import WHOLE_DAY
@@ -161,10 +163,28 @@ def test_the_pace_follows_the_time_the_stay_and_the_failures() -> None:
 
 
 def test_the_last_planned_report_takes_all_and_others_leave_something() -> None:
-    budget: Paced = replace(PACED, reports=5, share=1e9)
+    budget: Paced = replace(PACED, reports=5, share=1e9, window=NoReset())
     for reports in range(4):
         assert eps_noise(budget, seen(reports=np.array([reports]))) < TOTAL
     assert eps_noise(budget, seen(reports=np.array([4]))) == TOTAL
+    lasting = replace(budget, window=Day("UTC"))
+    assert eps_noise(lasting, seen(reports=np.array([4]))) < TOTAL, "for more than were expected"
+
+
+def test_free_reports_of_quiet_hours_are_not_among_the_expected_ones() -> None:
+    quiet = (time(22), time(8))
+    m = whole_day(PRIVACY, reports=10, quiet=quiet, window=Day("UTC"))
+    days, each = 4, 48
+    at_s = 19880 * DAY_S + 1800.0 * np.arange(float(days * each))
+    rng = np.random.default_rng(1)
+    x = np.array([60.0, 25.0]) + rng.normal(0.0, 0.05, (len(at_s), 2))
+    out = sanitize(m, x, at_s, [0, len(at_s)], seed=1)
+    assert out.released.all()
+    hour = (at_s % DAY_S) / 3600.0
+    fresh = out.hard.reshape(days, each) & ((hour >= 8.0) & (hour < 22.0)).reshape(days, each)
+    assert fresh.any(axis=1).all(), "every day has fresh reports while people are awake"
+    spent = out.cost.reshape(days, each).sum(axis=1)
+    assert (spent[1:] > 0.5 * PRIVACY.eps_per_m).all()
 
 
 def test_one_lane_is_planned_with_the_bits_of_many() -> None:

@@ -321,3 +321,20 @@ def test_a_time_of_no_year_is_refused_before_anything_is_drawn() -> None:
     with pytest.raises(hereish.PointError, match="years 1800 to 2500"):
         session.report((60.0, 25.0), datetime(2600, 1, 1, tzinfo=UTC))
     assert session.spent == 0.0
+
+
+def test_an_exhausted_budget_repeats_the_last_release_and_no_other_place() -> None:
+    m = whole_day(PRIVACY, reports=12, window="none", on_exhausted="predict")
+    changed = 0
+    for seed in range(20):
+        session = m.session(seed=seed)
+        at = datetime(2026, 5, 4, tzinfo=UTC)
+        for hour in range(40):  # home by night, work by day
+            place = (60.17, 24.94) if hour % 24 < 8 else (60.25, 25.05)
+            last = session.report(place, at + timedelta(hours=hour))
+        after = session.report((60.17, 24.94), at + timedelta(hours=40 + 36))
+        assert after.kind == "untested"
+        assert after.value == last.value
+        guess = m.prediction(session.run, np.array([(at + timedelta(hours=200)).timestamp()]))
+        changed += tuple(guess[0].tolist()) != last.value
+    assert changed, "the control: the guess would have been another place"

@@ -44,6 +44,8 @@ def evaluate_days(
     with Progress("evaluating", run.quiet, "mechanisms") as progress:
         results = day_study.run(study, data, jobs=run.threads, progress=progress)
     stages.end("sanitising")
+    if (folder / "days.parquet").exists():
+        note(f"{folder / 'days.parquet'} was there before and is replaced")
     write_table(results.rows, folder / "days.parquet")
     write_table(results.hours, folder / "days-by-hour.parquet")
     figures = _draw_figures(results.hours, folder)

@@ -23,6 +23,7 @@ from hereish.cli._mechanism_options import (
 from hereish.cli._messages import note
 from hereish.cli._options import collect, option
 from hereish.core.mechanism import OnExhausted
+from hereish.core.settings import Preset
 from hereish.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class PolicyOptions(MechanismOptions):
 
     window: str
     time_zone: str
-    every: str
+    every: str | None
     on_exhausted: OnExhausted
 
     def policy(self) -> Policy:
@@ -153,11 +154,13 @@ class PolicyOptions(MechanismOptions):
         from hereish.gateway.ledger.policy import Policy
 
         fixed_window = self.window in ("day", "none")
+        settings = self.mechanism_settings()
+        every = self.every or _EVERY.get(settings.chosen_preset, "30min")
         policy = Policy(
-            **asdict(self.mechanism_settings()),
+            **asdict(settings),
             window=self.window if fixed_window else str(_units.duration_s(self.window)),
             time_zone=self.time_zone,
-            interval_s=0.0 if self.every == "0" else _units.duration_s(self.every),
+            interval_s=0.0 if every == "0" else _units.duration_s(every),
             on_exhausted=self.on_exhausted,
         )
         warn_if_weak(policy.build())
@@ -165,6 +168,7 @@ class PolicyOptions(MechanismOptions):
 
 
 _BUDGET = "What has one budget, and how often"
+_EVERY: dict[Preset | None, str] = {"frequent": "5min"}
 # The command gets `options`.
 policy_options = collect(
     "options",
@@ -189,11 +193,9 @@ policy_options = collect(
     option(
         _BUDGET,
         "--every",
-        default="30min",
-        show_default=True,
         metavar="DURATION",
         help="The smallest interval between reports, or 0. What comes sooner gets the last "
-        "release again, free.",
+        "release again, free. 30min if not given, and 5min with --preset frequent.",
     ),
     on_exhausted_option(_BUDGET),
 )

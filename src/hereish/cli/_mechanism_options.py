@@ -145,11 +145,17 @@ class MechanismOptions:
                 )
 
     def _check_window(self, settings: MechanismSettings) -> None:
-        """Refuse to spread a budget until the end of what does not end."""
+        """Refuse to spread a budget until the end of what does not end, and hours of no day."""
+        if settings.quiet is not None and self.window != "day":
+            raise ParameterError(
+                f"--quiet-hours are hours of a day, found --window {self.window}: leave out one of "
+                "them"
+            )
         endless = self.window in ("none", "trace")
         if not endless or settings.chosen_preset not in LASTING or settings.reports is not None:
             return
-        default = "" if self.preset is not None else ", which is the default,"
+        by_default = self.preset is None and self.settings is None
+        default = ", which is the default," if by_default else ""
         raise ParameterError(
             f"the budget of --preset {settings.chosen_preset}{default} is spread until the end of "
             f"its window, and --window {self.window} has none that is known beforehand: leave out "

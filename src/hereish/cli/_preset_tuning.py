@@ -181,15 +181,28 @@ def summarise(tuned: preset_tuning.TunedPreset, training: Bools) -> str:
     """How the preset does in each situation, beside others, for held-out users."""
     seen = int(training.sum())
     parts = [
-        f"Tuned on {seen} users: a score of {tuned.best.score:.4f} times that of the numbers in "
-        f"the code. Measured on the {len(training) - seen} others:"
+        f"Tuned on {seen} users: a score of {tuned.best.score:.4f} times that of the numbers that "
+        f"the search began with. Measured on the {len(training) - seen} others:"
     ]
     for situation, rows in tuned.held_out.items():
         parts.append(f"{situation}\n{_format_rows(rows)}")
+    worse = [situation for situation, rows in tuned.held_out.items() if _is_worse(rows)]
+    if worse:
+        parts.append(
+            f"NOT BETTER than independent noise for the held-out users ({', '.join(worse)}): give "
+            "the search more --trials, or use --mechanism independent."
+        )
     numbers = tuned.settings.numbers
     if numbers is not None:
         parts.append(", ".join(f"{name}={value:g}" for name, value in numbers.items()))
     return "\n\n".join(parts)
+
+
+def _is_worse(rows: dict[str, Measured]) -> bool:
+    """Whether what was tuned does worse than independent noise."""
+    tuned, independent = rows["tuned"], rows.get("independent", {})
+    goal = "rate" if "rate_at_limits" in tuned else "error_mean_m"
+    return goal in independent and tuned[goal] > independent[goal]
 
 
 def _format_rows(rows: dict[str, Measured]) -> str:

@@ -26,6 +26,7 @@ from hereish.cli._options import RUNNING, Command, RunOptions, collect, option, 
 from hereish.cli._progress import Progress
 from hereish.core.mechanism import OnExhausted, PredictiveMechanism
 from hereish.core.noise_first import NoiseFirst
+from hereish.core.pacing import Paced
 from hereish.core.remap import PriorRemap
 from hereish.core.types import Kind
 from hereish.core.windows import Day, NoReset, Window
@@ -252,11 +253,8 @@ def summarise(
             f"faster than a budget can: {again} takes fewer points, whose reports lie closer."
         )
     if tally.refused > tally.released:
-        again = "a longer --every" if every else "--every 5min"
-        lines.append(
-            f"Most points were refused, because the budget was spent: {again} takes fewer "
-            f"points, so that they last for the whole time{_describe_default(mechanism)}."
-        )
+        remedy = _describe_remedy(mechanism, every)
+        lines.append(f"Most points were refused, because the budget was spent: {remedy}.")
     if replaced:
         lines.append(
             f"{out} was there before and has been replaced. If anybody has seen the old one, both "
@@ -265,10 +263,18 @@ def summarise(
     return "\n".join(lines)
 
 
-def _describe_default(mechanism: PredictiveMechanism) -> str:
-    if not isinstance(mechanism.window, Day):
-        return ""
-    return ", and without --accuracy and --reports the budget lasts the day"
+def _describe_remedy(mechanism: PredictiveMechanism, every: str | None) -> str:
+    """What makes a budget last longer."""
+    budget = mechanism.budget
+    if isinstance(budget, Paced):
+        if budget.least_eps_noise:
+            return "without --accuracy, or with a larger one, it lasts as long as the points do"
+        return "it was shared out among fewer reports than there are: a larger --reports lasts"
+    again = "a longer --every" if every else "--every 5min"
+    default = ""
+    if isinstance(mechanism.window, Day):
+        default = ", and without --accuracy and --reports the budget lasts the day"
+    return f"{again} takes fewer points, so that they last for the whole time{default}"
 
 
 def _describe_kinds(tally: Summary, mechanism: PredictiveMechanism) -> list[tuple[str, int, str]]:

@@ -19,7 +19,7 @@ from hereish.core.parts import check_methods
 from hereish.core.privacy import positive
 from hereish.core.run import Run
 from hereish.core.types import Bools, Floats, Ints, PerLane
-from hereish.core.windows import Day, Window, check_years
+from hereish.core.windows import Day, NoReset, Window, check_years
 from hereish.errors import ParameterError
 
 _HALF_HOUR_S = 1800.0
@@ -142,14 +142,17 @@ class Paced:
 
     Fresh noise takes `share / (1 + n)` of what is left, where n grows by `per_half_hour` with each
     half hour to the end of the window, quiet hours left out. It grows faster for somebody whose
-    guesses fail more often than is usual, in `learn_after` reports or so, by `adapt`. With a number
-    of `reports`, n grows with each to come: by 1 for those whose guesses will probably fail, and
-    by `per_report` for the others. Noise that has served long was worth it: after a long stay the
-    next takes up to `1 + settle` times as much. What is left is never
-    all taken, and where noise would get next to nothing, or less than the `smallest_eps` that the
-    space can draw, the guess is repeated for free: so the budget does not end before its window,
-    unless `least_eps_noise` asks for an accuracy that cannot be kept, or a prediction has no guess
-    to repeat. The last of the planned reports takes all, and after it nothing is left.
+    guesses fail more often than is usual, in `learn_after` reports or so, by `adapt`. With an
+    expected number of `reports`, n grows with each to come: by 1 for those whose guesses will
+    probably fail, and by `per_report` for the others. Where there are quiet hours, whose free
+    reports are not among the expected ones, those to come are told by the clock. Noise that has
+    served long was worth it: after a long stay the next takes up to `1 + settle` times as much.
+
+    What is left is never all taken, and where noise would get next to nothing, or less than the
+    `smallest_eps` that the space can draw, the guess is repeated for free: so the budget does not
+    end before its window, unless `least_eps_noise` asks for an accuracy that cannot be kept, or a
+    prediction has no guess to repeat. In a window that never ends, the last of the expected reports
+    takes all, and nothing is repeated after it.
     """
 
     total: float
@@ -170,6 +173,8 @@ class Paced:
 
     def __post_init__(self) -> None:
         check_methods(self.window, "window", "end_s")
+        if self.quiet is not None and self.reports is not None:
+            check_methods(self.window, "window", "start_s")
         for name in ("total", "share", "usual_hard", "learn_after"):
             positive(name, getattr(self, name))
         for name in ("adapt", "settle", "least_eps_noise", "smallest_eps"):
@@ -191,14 +196,12 @@ class Paced:
         eps_test, threshold = self.tolerance.ask(run, at_s, eps_noise)
         if not self.least_eps_noise:
             repeated = np.less(wanted, least)
+            if self.reports is not None and self._for_ever:
+                repeated = repeated & (run.reports < self.reports)
             if np.count_nonzero(repeated):
                 threshold = np.where(repeated, np.inf, threshold)
         if self.quiet is not None:
             threshold = np.where(self.quiet.covers(at_s), np.inf, threshold)
-        if self.reports is not None:  # once all of them are delivered, it ends
-            delivered = run.reports >= self.reports
-            eps_noise = np.where(delivered, 2.0 * self.total, eps_noise)
-            threshold = np.where(delivered, -np.inf, threshold)
         return Plan(eps_test, eps_noise, threshold)
 
     def _share(self, run: Run, at_s: Floats) -> PerLane:
@@ -213,11 +216,27 @@ class Paced:
             ahead_s = end_s - at_s if self.quiet is None else self.quiet.awake_s(at_s, end_s)
             share = worth / (1.0 + (self.per_half_hour / _HALF_HOUR_S) * _number(ahead_s) * pace)
             return _at_most(_MOST_OF_THE_REST, share)
-        after_this = _at_least(0, self.reports - 1 - reports)
+        to_come = self._to_come(reports, at_s)
         # Of those to come so many will be hard; the others, and all tests, take `per_report`.
         weight = self.per_report + (1.0 - self.per_report) * failing
-        share = worth / (1.0 + weight * after_this)
-        return np.where(np.greater(after_this, 0), _at_most(_MOST_OF_THE_REST, share), 1.0)
+        share = _at_most(_MOST_OF_THE_REST, worth / (1.0 + weight * to_come))
+        return np.where(np.greater(to_come, 0), share, 1.0) if self._for_ever else share
+
+    def _to_come(self, reports: PerLane, at_s: Floats) -> PerLane:
+        """Of the expected reports those after this one."""
+        if self.reports is None:
+            return 0
+        if self.quiet is None:
+            return _at_least(0, self.reports - 1 - reports)
+        begin_s = self.window.start_s(at_s)  # type: ignore[attr-defined]  # it was looked at
+        end_s = self.window.end_s(at_s)  # type: ignore[attr-defined]  # it was looked at
+        whole_s = np.maximum(self.quiet.awake_s(begin_s, end_s), 1.0)
+        ahead = self.quiet.awake_s(at_s, end_s) / whole_s
+        return _at_least(0.0, _number(self.reports * ahead - 1.0))
+
+    @property
+    def _for_ever(self) -> bool:
+        return isinstance(self.window, NoReset)
 
 
 @dataclass(frozen=True)

@@ -123,9 +123,10 @@ def whole_day(
 
     The window is a calendar day in UTC unless given. In the `quiet` hours (two times of the
     window's time zone) the guess is repeated, untested and free, and the budget is kept for the
-    others. With `reports` the budget is shared out among so many reports per window, whenever they
-    come. With `accuracy_m` no noise is larger than that in nine of ten cases, and the budget may
-    end before its window; `hereish.forecast` says when.
+    others. With `reports` the budget is shared out among so many expected reports per window,
+    whenever they come, and more than that get what is left. With `accuracy_m` no noise is larger
+    than that in nine of ten cases, and the budget may end before its window; `hereish.forecast`
+    says when.
 
     Guarantee: as that of every PredictiveMechanism, for each window.
     """

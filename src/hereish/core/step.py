@@ -188,6 +188,10 @@ def decide(
         threshold = np.where(fits, threshold, np.inf)
         if m.on_exhausted == "predict":
             released = fits | prepared.known
+            if m.tracker is not None:
+                # Nobody has said yes to a guess that has changed, so the last release is repeated.
+                again = ~fits & (run.value[:, 0] == run.value[:, 0])
+                value[again] = run.value[again]
         value[~released] = np.nan
     # Exact: both are whole quanta.
     cost = np.asarray(cost_easy + (cost_hard - cost_easy) * hard)  # [S8]

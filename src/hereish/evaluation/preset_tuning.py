@@ -82,6 +82,7 @@ def tune_preset(
         chosen = _with_noise(_with_values(settings, found.values), found.fitted)
         return PresetTrial(chosen, found.score, found.fitted)
 
+    preset = settings.preset
     search = Search(make, situations, *_searched(settings, window), seed)
     found = search.run(trials, jobs, progress)
     best, start = trial_of(found.best), trial_of(found.start)
@@ -91,6 +92,9 @@ def tune_preset(
             name: _measure(one, trial.settings, trial.fitted[i].accuracy_m, window, seed)
             for name, trial in (("tuned", best), ("start", start))
         }
+        if preset in NUMBERS:
+            noise_m = one.fit(lambda noise_m: _build(settings, noise_m, window), seed).accuracy_m
+            rows["as it comes"] = _measure(one, settings, noise_m, window, seed)
         for name, other in (compared or {}).items():
             rows[name] = _measure(one, other, None, window, seed)
         held_out[one.name] = rows

@@ -175,7 +175,8 @@ def test_all_planned_reports_are_delivered_whenever_they_come(
     first = np.searchsorted(windows, windows)  # times never fall, so neither do windows
     planned = np.arange(len(at_s)) - first < reports
     assert out.released[planned].all()
-    assert not out.released[~planned].any()
+    if window != "none":
+        assert out.released.all(), "more than were expected get what is left"
 
 
 @pytest.mark.parametrize("place", SPACES)
