@@ -187,6 +187,20 @@ def test_free_reports_of_quiet_hours_are_not_among_the_expected_ones() -> None:
     assert (spent[1:] > 0.5 * PRIVACY.eps_per_m).all()
 
 
+def test_many_more_reports_than_expected_do_not_get_noise_that_is_worth_nothing() -> None:
+    at_s = 19880 * DAY_S + 300.0 * np.arange(288.0)
+    rng = np.random.default_rng(1)
+    x = np.array([60.0, 25.0]) + rng.normal(0.0, 0.05, (len(at_s), 2))
+    for window in (Day("UTC"), Every(timedelta(days=1))):
+        for quiet in (None, (time(1), time(5))) if isinstance(window, Day) else (None,):
+            m = whole_day(PRIVACY, reports=10, window=window, quiet=quiet)
+            out = sanitize(m, x, at_s, [0, len(at_s)], seed=1)
+            assert out.released.all()
+            least = 0.999 * PRIVACY.eps_per_m / 80
+            assert out.eps_noise[out.hard].min() >= least, "an eighth of an equal part"
+            assert (out.kind == "untested").any(), "the control: so little was left"
+
+
 def test_one_lane_is_planned_with_the_bits_of_many() -> None:
     rng = np.random.default_rng(1)
     at_s = 1.7e9 + rng.uniform(0.0, 3 * DAY_S, 200)

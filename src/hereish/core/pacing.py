@@ -19,7 +19,7 @@ from hereish.core.parts import check_methods
 from hereish.core.privacy import positive
 from hereish.core.run import Run
 from hereish.core.types import Bools, Floats, Ints, PerLane
-from hereish.core.windows import Day, NoReset, Window, check_years
+from hereish.core.windows import Day, Every, NoReset, Window, check_years
 from hereish.errors import ParameterError
 
 _HALF_HOUR_S = 1800.0
@@ -30,6 +30,8 @@ _SETTLES_S = 3600.0  # a stay in which somebody is half settled
 _MOST_OF_THE_REST = 0.95
 # Of the budget: noise of less would be as good as none, and its rest would be gone in quanta.
 _NEXT_TO_NOTHING = 2.0**-20
+# Of an equal part for each expected report: what is left when many more come is not worth drawing.
+_LEAST_PART = 1.0 / 8.0
 
 
 @dataclass(frozen=True)
@@ -144,8 +146,9 @@ class Paced:
     half hour to the end of the window, quiet hours left out. It grows faster for somebody whose
     guesses fail more often than is usual, in `learn_after` reports or so, by `adapt`. With an
     expected number of `reports`, n grows with each to come: by 1 for those whose guesses will
-    probably fail, and by `per_report` for the others. Where there are quiet hours, whose free
-    reports are not among the expected ones, those to come are told by the clock. Noise that has
+    probably fail, and by `per_report` for the others. To come are those that were not made yet,
+    and no fewer than the clock says; with quiet hours, whose free reports are not among the
+    expected ones, as many as the clock says. Noise that has
     served long was worth it: after a long stay the next takes up to `1 + settle` times as much.
 
     What is left is never all taken, and where noise would get next to nothing, or less than the
@@ -173,8 +176,6 @@ class Paced:
 
     def __post_init__(self) -> None:
         check_methods(self.window, "window", "end_s")
-        if self.quiet is not None and self.reports is not None:
-            check_methods(self.window, "window", "start_s")
         for name in ("total", "share", "usual_hard", "learn_after"):
             positive(name, getattr(self, name))
         for name in ("adapt", "settle", "least_eps_noise", "smallest_eps"):
@@ -191,6 +192,8 @@ class Paced:
     def __call__(self, run: Run, at_s: Floats, /) -> Plan:
         wanted = (self.total - _number(run.spent)) * self._share(run, at_s)
         least = max(self.least_eps_noise, self.smallest_eps, _NEXT_TO_NOTHING * self.total)
+        if self.reports is not None and not self._for_ever:
+            least = max(least, _LEAST_PART * self.total / self.reports)
         # Where less is left than the least, the step refuses it.
         eps_noise = _at_least(least, wanted)
         eps_test, threshold = self.tolerance.ask(run, at_s, eps_noise)
@@ -223,16 +226,22 @@ class Paced:
         return np.where(np.greater(to_come, 0), share, 1.0) if self._for_ever else share
 
     def _to_come(self, reports: PerLane, at_s: Floats) -> PerLane:
-        """Of the expected reports those after this one."""
+        """Of the expected reports those after this one: by their number, and by the clock."""
         if self.reports is None:
             return 0
+        by_number = _at_least(0, self.reports - 1 - reports)
+        if not isinstance(self.window, (Day, Every)):
+            return by_number
+        begin_s, end_s = self.window.start_s(at_s), self.window.end_s(at_s)
         if self.quiet is None:
-            return _at_least(0, self.reports - 1 - reports)
-        begin_s = self.window.start_s(at_s)  # type: ignore[attr-defined]  # it was looked at
-        end_s = self.window.end_s(at_s)  # type: ignore[attr-defined]  # it was looked at
-        whole_s = np.maximum(self.quiet.awake_s(begin_s, end_s), 1.0)
-        ahead = self.quiet.awake_s(at_s, end_s) / whole_s
-        return _at_least(0.0, _number(self.reports * ahead - 1.0))
+            whole_s, ahead_s = end_s - begin_s, end_s - at_s
+        else:
+            whole_s = np.maximum(self.quiet.awake_s(begin_s, end_s), 1.0)
+            ahead_s = self.quiet.awake_s(at_s, end_s)
+        by_clock = _at_least(0.0, _number(self.reports * (ahead_s / whole_s) - 1.0))
+        if self.quiet is not None:  # free reports are counted among the others
+            return by_clock
+        return np.maximum(by_number, by_clock)
 
     @property
     def _for_ever(self) -> bool:

@@ -75,6 +75,11 @@ class Every:
         duration_s = self.duration.total_seconds()
         return np.asarray((np.floor(at_s / duration_s) + 1.0) * duration_s)
 
+    def start_s(self, at_s: Floats) -> Floats:
+        """When the window of each time began."""
+        duration_s = self.duration.total_seconds()
+        return np.asarray(np.floor(at_s / duration_s) * duration_s)
+
     def covers(self, index: int | None = None) -> str:
         if index is None:
             return f"the reports of each window of {self.duration}"
