@@ -1,0 +1,503 @@
+"""Sorted Arrow batches in, sanitised Arrow batches out: what Spark, DuckDB and others call.
+
+Rows come by user and time, so that many users go through the step at once and none is held longer
+than needed: memory does not grow with the rows. The last user's run is carried from one chunk of
+rows to the next.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hereish.core.batch import POINTS, Sanitized
+from hereish.core.mechanism import PredictiveMechanism
+from hereish.core.randomness import KeyedDraws
+from hereish.core.run import Run
+from hereish.core.types import Bools, Floats, Ints, Kind
+from hereish.core.windows import NoReset
+from hereish.errors import ParameterError, PartError, PointError
+from hereish.traces.budgets import EachTrace, tie_breaker
+from hereish.traces.faults import FAULT_REASONS, Fault, Faults
+from hereish.traces.foreign_errors import replace_foreign_errors
+from hereish.traces.lane_rounds import LaneRounds, put_runs, writable_copy
+from hereish.traces.names import canonical_name
+from hereish.traces.order import public_order
+from hereish.traces.table import RELEASED_KINDS
+from hereish.traces.thinning import Thinner
+from hereish.traces.validate import place_and_time_faults
+
+try:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+except ImportError as missing:
+    raise ImportError("Arrow batches need more: pip install 'hereish[parquet]'") from missing
+
+from hereish.traces.arrow_columns import take_arrow_rows
+
+# A chunk: what the step takes at a time anyway.
+CHUNK_ROWS = POINTS
+# Rows of one user at one time must be held together to be put into a public order.
+_MOST_AT_ONE_TIME = 4 * CHUNK_ROWS
+_MICROSECONDS = {"s": 1_000_000, "ms": 1000, "us": 1}
+_UNREADABLE = "a batch cannot be read, or a new one cannot be made; nothing of it was released"
+_NOT_SORTED = (
+    "rows must be sorted by user (texts by their bytes, numbers by size) and then by time, with a "
+    "budget per trace by trace in between; found one that is not, and nothing of its batch was "
+    "released"
+)
+_SPELLING = (
+    "a name could be another spelling of somebody else's, who would then have two budgets: apply "
+    "canonical_users before the rows are sorted; nothing of its batch was released"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class ArrowColumns:
+    """What the columns are called. `trace`, `order` and `keep` are public, and passed on as given.
+
+    Rows of one user at one time are taken by `order` where there is one, then by the kept columns,
+    then by a keyed hash: never in the order in which they happened to come.
+    """
+
+    user: str
+    time: str
+    lat: str
+    lon: str
+    trace: str | None = None
+    order: str | None = None
+    keep: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keep", tuple(self.keep))
+        for name in self.read:
+            if not isinstance(name, str):
+                raise ParameterError(f"columns have names, found {type(name).__name__}")
+        written = [*self.public, self.lat, self.lon]
+        if len(set(written)) < len(written) or {"kind", "cost"} & set(written):
+            raise ParameterError(
+                f"the columns {', '.join(written)} must differ, and 'kind' and 'cost' are taken"
+            )
+
+    @property
+    def public(self) -> tuple[str, ...]:
+        """Those that come out as they went in."""
+        return tuple(n for n in (self.user, self.time, self.trace, *self.keep) if n is not None)
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Those that go in."""
+        order = () if self.order is None or self.order in self.public else (self.order,)
+        return (*self.public, self.lat, self.lon, *order)
+
+    def schema(self, given: pa.Schema) -> pa.Schema:
+        """Of what comes out of batches with the schema `given`."""
+        for name in self.read:
+            if given.get_field_index(name) < 0:
+                found = ", ".join(map(repr, given.names))
+                raise ParameterError(f"there is no column {name!r}, or several; found {found}")
+        first = [self.user, self.time, *([] if self.trace is None else [self.trace])]
+        passed = {name: pa.field(name, given.field(name).type) for name in self.public}
+        return pa.schema(
+            [
+                *(passed[name] for name in first),
+                pa.field(self.lat, pa.float64()),
+                pa.field(self.lon, pa.float64()),
+                pa.field("kind", pa.string()),
+                pa.field("cost", pa.float64()),
+                *(passed[name] for name in self.keep),
+            ]
+        )
+
+
+@dataclasses.dataclass
+class ArrowCounts:
+    """What became of the rows. Their sum does not depend on the places, but `refused` may."""
+
+    points: int = 0
+    bad: dict[str, int] = dataclasses.field(default_factory=dict)  # dropped, by reason
+    thinned: int = 0
+    released: int = 0
+    refused: int = 0
+
+
+def sanitize_batches(
+    batches: Iterable[pa.RecordBatch],
+    mechanism: PredictiveMechanism,
+    draws: KeyedDraws,
+    columns: ArrowColumns,
+    *,
+    every_s: float | None = None,
+    drop_bad: bool = False,
+    counts: ArrowCounts | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Sanitise batches whose rows are sorted by user and time; with a budget per trace, by user,
+    trace and time. All rows of a user must come in one call.
+
+    Users are texts or whole numbers, in one spelling each (`canonical_users`). Times say their
+    zone. Rows that the budget refuses do not come out. With `every_s`, points of a user are taken
+    at least so far apart. Bad points (without user, time or place, or of none there is) are left
+    out and counted with `drop_bad`, and raise PointError otherwise.
+
+    Guarantee: as the mechanism's, for each user. The same rows give the same bits in batches of
+    any size, so that a computation that is repeated is not a second release.
+    """
+    if not isinstance(draws, KeyedDraws):
+        raise ParameterError(
+            "engines compute rows again, after a failure or for a second query, and fresh noise "
+            f"would then be a second release: draws must be KeyedDraws, found {type(draws)}"
+        )
+    names = [coordinate.name for coordinate in mechanism.space.coordinates]
+    if names != ["latitude", "longitude"]:
+        raise ParameterError(
+            f"batches hold latitudes and longitudes; the mechanism's space has {', '.join(names)}"
+        )
+    if isinstance(mechanism.window, EachTrace) and columns.trace is None:
+        raise ParameterError("a budget per trace needs the column of the traces")
+    counts = ArrowCounts() if counts is None else counts
+    thinner = None if every_s is None else Thinner(round(every_s * 1e6))
+    return _Chunks(mechanism, draws, columns, thinner, drop_bad, counts).run(batches)
+
+
+def canonical_users(users: pa.Array) -> pa.Array:
+    """Users in the one spelling that has a budget, as texts: do this before rows are sorted."""
+    encoded = pc.dictionary_encode(users)
+    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    spelt = [None if n is None else canonical_name(n) for n in encoded.dictionary.to_pylist()]
+    return pa.array(spelt, pa.string()).take(encoded.indices)
+
+
+class _Carried(NamedTuple):
+    """Where the last lane of a chunk stands."""
+
+    user: str
+    lane: str  # its name for the draws
+    run: Run
+
+
+class _Chunks:
+    """Goes through the rows, a chunk at a time."""
+
+    def __init__(
+        self,
+        mechanism: PredictiveMechanism,
+        draws: KeyedDraws,
+        columns: ArrowColumns,
+        thinner: Thinner | None,
+        drop_bad: bool,
+        counts: ArrowCounts,
+    ) -> None:
+        self._mechanism = mechanism
+        self._lane_mechanism = dataclasses.replace(mechanism, window=NoReset())
+        self._draws, self._columns, self._thinner = draws, columns, thinner
+        self._drop_bad, self._counts = drop_bad, counts
+        self._last_owner: tuple[str | int, ...] | None = None
+        self._carried: _Carried | None = None
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        held: list[pa.RecordBatch] = []
+        rows = 0
+        error = PointError(_UNREADABLE)
+        for batch in batches:
+            for first in range(0, batch.num_rows, CHUNK_ROWS):
+                piece = batch.slice(first, CHUNK_ROWS)
+                held.append(replace_foreign_errors(lambda p=piece: self._valid(p), error))
+                rows += held[-1].num_rows
+                if rows >= CHUNK_ROWS:
+                    out, rest = replace_foreign_errors(lambda: self._process(held, False), error)
+                    yield from out
+                    held, rows = rest, sum(part.num_rows for part in rest)
+        if rows:
+            yield from replace_foreign_errors(lambda: self._process(held, True), error)[0]
+
+    def _valid(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a batch that can be used."""
+        _check_types(batch.schema, self._columns)
+        self._counts.points += batch.num_rows
+        fault = _faults(batch, self._columns)
+        if fault is None:
+            return batch.select(list(self._columns.read))
+        if not self._drop_bad:
+            first = int(np.flatnonzero(fault)[0])
+            raise PointError(
+                f"a point cannot be used: {FAULT_REASONS[Fault(int(fault[first]))]}; nothing of "
+                "its batch was released (drop_bad leaves such points out)"
+            )
+        for code, count in enumerate(np.bincount(fault).tolist()):
+            if code and count:
+                reason = FAULT_REASONS[Fault(code)]
+                self._counts.bad[reason] = self._counts.bad.get(reason, 0) + count
+        return batch.filter(pa.array(fault == Fault.NONE)).select(list(self._columns.read))
+
+    def _process(
+        self, held: list[pa.RecordBatch], last: bool
+    ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
+        """What is released of these rows, and those that wait for others of the same time."""
+        table = pa.Table.from_batches(held).combine_chunks()
+        rows = _read_rows(table, self._columns, self._mechanism)
+        rest: list[pa.RecordBatch] = []
+        if not last:
+            begins = int(np.flatnonzero(rows.new_moment)[-1])
+            rest = table.slice(begins).to_batches()
+            if begins == 0:
+                if table.num_rows > _MOST_AT_ONE_TIME:
+                    raise PointError("too many rows of one user have the same time; check the time")
+                return [], rest
+            table = table.slice(0, begins)
+            rows = rows.first(begins)
+        self._check_sorted(rows)
+        order = self._order(table, rows)
+        if order is not None:
+            table, rows = table.take(pa.array(order)), rows.take(order)
+        kept = self._chosen(rows)
+        if kept is not None:
+            table, rows = table.take(pa.array(kept)), rows.take(kept)
+        return self._released(table, rows), rest
+
+    def _check_sorted(self, rows: _Rows) -> None:
+        """Raises where a budget comes a second time, has two spellings, or goes back in time."""
+        before = self._last_owner
+        for number, owner in enumerate(rows.owners()):
+            if any(isinstance(name, str) and canonical_name(name) != name for name in owner):
+                raise PointError(_SPELLING)
+            # The first one may be that with which the last chunk ended.
+            if before is not None and (number or owner != before):
+                if not _sort_key(before) < _sort_key(owner):
+                    raise PointError(_NOT_SORTED)
+            before = owner
+        self._last_owner = before
+        if rows.falls:
+            raise PointError(_NOT_SORTED)
+
+    def _order(self, table: pa.Table, rows: _Rows) -> Ints | None:
+        """Rows of one user at one time in a public order; None if there are none."""
+        if rows.new_moment.all():
+            return None
+        keys = [rows.user, rows.trace, rows.ticks]
+        if self._columns.order is not None:
+            ranked = pc.rank(table[self._columns.order], tiebreaker="dense")
+            keys.append(ranked.to_numpy().astype(np.int64))
+
+        def kept(tied: Ints) -> list[list[Any]]:
+            chosen = table.select(list(self._columns.keep)).take(pa.array(tied))
+            return [column.to_pylist() for column in chosen.columns]
+
+        names = [str(name) for name in rows.users]
+        at_random = tie_breaker(None, self._draws, names, rows.user, rows.at_s, rows.points)
+        return public_order(keys, kept, at_random)
+
+    def _chosen(self, rows: _Rows) -> Ints | None:
+        """The rows that are reported: not too close together, and not of a lane that has ended."""
+        chosen = None
+        if self._thinner is not None:
+            keep = self._thinner.keep(rows.user, rows.users, rows.micros)
+            self._counts.thinned += int(np.count_nonzero(~keep))
+            self._thinner.forget_all_but(rows.users[-1])
+            chosen = np.flatnonzero(keep)
+        carried = self._carried
+        ended = carried is not None and self._lane_mechanism.on_exhausted == "stop"
+        if carried is None or not (ended and carried.run.ended[0]):
+            return chosen
+        lanes = _lanes(rows)
+        if _lane_name(rows, lanes.item(0)) != carried.lane:
+            return chosen
+        over = lanes.item(1) if len(lanes) > 1 else len(rows.user)
+        if chosen is None:
+            chosen = np.arange(len(rows.user))
+        left = chosen[chosen >= over]
+        self._counts.refused += len(chosen) - len(left)
+        return left
+
+    def _released(self, table: pa.Table, rows: _Rows) -> list[pa.RecordBatch]:
+        if not len(rows.user):
+            return []
+        lanes = _lanes(rows)
+        out = self._sanitized(rows, lanes)
+        released = np.flatnonzero(out.released)
+        self._counts.released += len(released)
+        self._counts.refused += len(rows.user) - len(released)
+        places = {
+            self._columns.lat: pa.array(out.value[released, 0]),
+            self._columns.lon: pa.array(out.value[released, 1]),
+            "kind": _kinds(out, released),
+            "cost": pa.array(out.cost[released]),
+        }
+        schema = self._columns.schema(table.schema)
+        arrays = [
+            places[name] if name in places else take_arrow_rows(table[name], released)
+            for name in schema.names
+        ]
+        return list(pa.Table.from_arrays(arrays, schema=schema).combine_chunks().to_batches())
+
+    def _sanitized(self, rows: _Rows, lanes: Ints) -> Sanitized:
+        """The rows through the step: a lane for each user and window."""
+        m = self._lane_mechanism
+        names = [_lane_name(rows, lane) for lane in lanes.tolist()]
+        run, before = writable_copy(m.run(len(lanes))), self._carried
+        if before is not None and before.lane == names[0]:
+            put_runs(run, np.zeros(1, dtype=np.int64), before.run)
+        offsets = np.append(lanes, len(rows.user))
+        rounds = LaneRounds(m, rows.points, rows.at_s, offsets, self._draws, names)
+        if m.tracker is None:
+            out = rounds.all_at_once(run.frozen())
+        else:
+            users = rows.user[lanes]
+            carried = writable_copy(m.run(len(np.unique(users))))
+            if before is not None and before.user == str(rows.users[users.item(0)]):
+                put_runs(carried, np.zeros(1, dtype=np.int64), before.run)
+            out = rounds.one_after_the_other(users, run.frozen(), carried)
+        if out.run is None:
+            raise PartError("a batch must say where its runs stand; nothing was released")
+        last = out.run.take(slice(-1, None))
+        self._carried = _Carried(str(rows.users[rows.user.item(-1)]), names[-1], last)
+        return out
+
+
+class _Rows(NamedTuple):
+    """Valid rows as the step takes them, sorted by user and time. They are secret."""
+
+    user: Ints  # its number among `users`
+    users: Sequence[str | int]
+    trace: Ints  # with a budget per trace, its number among `traces`; else 0
+    traces: Sequence[str | int] | None
+    ticks: Ints  # the time as it is in the column
+    micros: Ints
+    at_s: Floats
+    points: Floats
+    window: Ints
+    new_moment: Bools  # the row before is of another user or time
+    falls: bool  # somewhere time, or the number of the window, goes back
+
+    def owners(self) -> Iterator[tuple[str | int, ...]]:
+        """Who has a budget, in the order of the rows: users, or users with their traces."""
+        if self.traces is None:
+            yield from ((name,) for name in self.users)
+            return
+        changes = np.flatnonzero((np.diff(self.user) != 0) | (np.diff(self.trace) != 0)) + 1
+        for row in [0, *changes.tolist()]:
+            yield self.users[self.user.item(row)], self.traces[self.trace.item(row)]
+
+    def take(self, chosen: Ints) -> _Rows:
+        columns = {name: getattr(self, name)[chosen] for name in _PER_ROW}
+        return self._replace(**columns)
+
+    def first(self, count: int) -> _Rows:
+        """The first rows; users that only the others have are left out."""
+        columns = {name: getattr(self, name)[:count] for name in _PER_ROW}
+        return self._replace(**columns, users=self.users[: int(columns["user"][-1]) + 1])
+
+
+_PER_ROW = ("user", "trace", "ticks", "micros", "at_s", "points", "window", "new_moment")
+
+
+def _read_rows(table: pa.Table, columns: ArrowColumns, mechanism: PredictiveMechanism) -> _Rows:
+    user, users = _runs_of(table[columns.user])
+    ticks, micros = _times(table[columns.time])
+    at_s = micros * 1e-6
+    points = np.column_stack(
+        [pc.cast(table[name], pa.float64()).to_numpy() for name in (columns.lat, columns.lon)]
+    )
+    trace, traces = np.zeros(len(user), dtype=np.int64), None
+    if isinstance(mechanism.window, EachTrace):
+        trace, traces = _runs_of(table[str(columns.trace)])
+    window = mechanism.window.index(at_s)
+    numbers = np.zeros(len(user), dtype=np.int64) if window is None else np.asarray(window)
+    same = (user[1:] == user[:-1]) & (trace[1:] == trace[:-1])
+    falls = same & ((ticks[1:] < ticks[:-1]) | (numbers[1:] < numbers[:-1]))
+    new = np.append(True, ~(same & (ticks[1:] == ticks[:-1])))
+    return _Rows(
+        user, users, trace, traces, ticks, micros, at_s, points, numbers, new, bool(falls.any())
+    )
+
+
+def _runs_of(column: pa.ChunkedArray) -> tuple[Ints, list[Any]]:
+    """A number for each run of equal values, and their values: much quicker than for each value."""
+    values = column.combine_chunks()
+    changes = pc.not_equal(values[1:], values[:-1]).to_numpy(zero_copy_only=False)
+    begins = np.append(0, np.flatnonzero(changes) + 1)
+    number = np.zeros(len(values), dtype=np.int64)
+    number[begins[1:]] = 1
+    return np.cumsum(number), values.take(pa.array(begins)).to_pylist()
+
+
+def _times(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
+    ticks = pc.cast(column, pa.int64()).to_numpy()
+    unit = column.type.unit
+    return ticks, ticks // 1000 if unit == "ns" else ticks * _MICROSECONDS[unit]
+
+
+def _lanes(rows: _Rows) -> Ints:
+    """The first row of each lane: of a user and window, or of a user and trace."""
+    user, trace, window = rows.user, rows.trace, rows.window
+    changes = (np.diff(user) != 0) | (np.diff(trace) != 0) | (np.diff(window) != 0)
+    return np.append(0, np.flatnonzero(changes) + 1)
+
+
+def _lane_name(rows: _Rows, row: int) -> str:
+    """The lane of a row, as the draws know it: as in files and frames."""
+    user = str(rows.users[rows.user.item(row)])
+    if rows.traces is not None:
+        user = f"{len(user)} {user}::{rows.traces[rows.trace.item(row)]}"
+    return f"{rows.window.item(row)} {user}"
+
+
+def _sort_key(owner: tuple[str | int, ...]) -> list[Any]:
+    return [
+        name.encode(errors="surrogatepass") if isinstance(name, str) else name for name in owner
+    ]
+
+
+def _check_types(schema: pa.Schema, columns: ArrowColumns) -> None:
+    columns.schema(schema)  # all of them are there
+    user, time = schema.field(columns.user).type, schema.field(columns.time).type
+    text = pa.types.is_string(user) or pa.types.is_large_string(user)
+    if not (text or pa.types.is_integer(user)):
+        raise ParameterError(
+            f"column {columns.user!r} must hold texts or whole numbers, found {user}"
+        )
+    if not pa.types.is_timestamp(time) or time.tz is None:
+        raise ParameterError(
+            f"column {columns.time!r} must hold times that say their zone, found {time}"
+        )
+    for name in (columns.lat, columns.lon):
+        kind = schema.field(name).type
+        numeric = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        if not (numeric or pa.types.is_integer(kind)):
+            raise ParameterError(f"column {name!r} must hold numbers, found {kind}")
+
+
+def _faults(batch: pa.RecordBatch, columns: ArrowColumns) -> Faults | None:
+    """Why each row cannot be used; None if all can."""
+    missing = {
+        Fault.USER: columns.user,
+        Fault.TIME: columns.time,
+        Fault.LAT: columns.lat,
+        Fault.LON: columns.lon,
+    }
+    lat, lon = (
+        pc.fill_null(pc.cast(batch[name], pa.float64()), np.nan).to_numpy(zero_copy_only=False)
+        for name in (columns.lat, columns.lon)
+    )
+    _, micros = _times(pa.chunked_array([pc.fill_null(batch[columns.time], 0)]))
+    fault = place_and_time_faults(lat, lon, micros)
+    for code, name in missing.items():
+        if batch[name].null_count:
+            fault[batch[name].is_null().to_numpy(zero_copy_only=False)] = code
+    if columns.trace is not None and batch[columns.trace].null_count:
+        raise PointError(f"a row has no {columns.trace}; nothing of its batch was released")
+    return fault if fault.any() else None
+
+
+_KIND_NAMES = pa.array([str(kind.value) for kind in RELEASED_KINDS], pa.string())
+
+
+def _kinds(out: Sanitized, released: Ints) -> pa.Array:
+    tested = np.isfinite(out.threshold[released])
+    easy, untested, hard = (
+        RELEASED_KINDS.index(kind) for kind in (Kind.EASY, Kind.UNTESTED, Kind.HARD)
+    )
+    code = np.where(out.hard[released], hard, np.where(tested, easy, untested))
+    return _KIND_NAMES.take(pa.array(code))
