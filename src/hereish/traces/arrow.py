@@ -173,7 +173,7 @@ def canonical_users(users: pa.Array) -> pa.Array:
 class _Carried(NamedTuple):
     """Where the last lane of a chunk stands."""
 
-    user: str
+    user: str | int
     lane: str  # its name for the draws
     run: Run
 
@@ -194,7 +194,7 @@ class _Chunks:
         self._lane_mechanism = dataclasses.replace(mechanism, window=NoReset())
         self._draws, self._columns, self._thinner = draws, columns, thinner
         self._drop_bad, self._counts = drop_bad, counts
-        self._last_owner: tuple[str | int, ...] | None = None
+        self._last_owner: list[str | int] | None = None
         self._carried: _Carried | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -259,18 +259,16 @@ class _Chunks:
 
     def _check_sorted(self, rows: _Rows) -> None:
         """Raises where a budget comes a second time, has two spellings, or goes back in time."""
+        owners = rows.owners()
+        if not all(map(_is_canonical, owners)):
+            raise PointError(_SPELLING)
+        first, last = ([names[i].as_py() for names in owners] for i in (0, -1))
         before = self._last_owner
-        for number, owner in enumerate(rows.owners()):
-            if any(isinstance(name, str) and canonical_name(name) != name for name in owner):
-                raise PointError(_SPELLING)
-            # The first one may be that with which the last chunk ended.
-            if before is not None and (number or owner != before):
-                if not _sort_key(before) < _sort_key(owner):
-                    raise PointError(_NOT_SORTED)
-            before = owner
-        self._last_owner = before
-        if rows.falls:
+        # The first one may be that with which the last chunk ended.
+        again = before is None or before == first or _sort_key(before) < _sort_key(first)
+        if rows.falls or not (again and _rises(owners)):
             raise PointError(_NOT_SORTED)
+        self._last_owner = last
 
     def _order(self, table: pa.Table, rows: _Rows) -> Ints | None:
         """Rows of one user at one time in a public order; None if there are none."""
@@ -285,7 +283,7 @@ class _Chunks:
             chosen = table.select(list(self._columns.keep)).take(pa.array(tied))
             return [column.to_pylist() for column in chosen.columns]
 
-        names = [str(name) for name in rows.users]
+        names = [str(name) for name in rows.users.to_pylist()]
         at_random = tie_breaker(None, self._draws, names, rows.user, rows.at_s, rows.points)
         return public_order(keys, kept, at_random)
 
@@ -293,16 +291,17 @@ class _Chunks:
         """The rows that are reported: not too close together, and not of a lane that has ended."""
         chosen = None
         if self._thinner is not None:
-            keep = self._thinner.keep(rows.user, rows.users, rows.micros)
+            names = rows.users.to_pylist()
+            keep = self._thinner.keep(rows.user, names, rows.micros)
             self._counts.thinned += int(np.count_nonzero(~keep))
-            self._thinner.forget_all_but(rows.users[-1])
+            self._thinner.forget_all_but(names[-1])
             chosen = np.flatnonzero(keep)
         carried = self._carried
         ended = carried is not None and self._lane_mechanism.on_exhausted == "stop"
         if carried is None or not (ended and carried.run.ended[0]):
             return chosen
         lanes = _lanes(rows)
-        if _lane_name(rows, lanes.item(0)) != carried.lane:
+        if _lane_names(rows, lanes[:1]) != [carried.lane]:
             return chosen
         over = lanes.item(1) if len(lanes) > 1 else len(rows.user)
         if chosen is None:
@@ -335,7 +334,7 @@ class _Chunks:
     def _sanitized(self, rows: _Rows, lanes: Ints) -> Sanitized:
         """The rows through the step: a lane for each user and window."""
         m = self._lane_mechanism
-        names = [_lane_name(rows, lane) for lane in lanes.tolist()]
+        names = _lane_names(rows, lanes)
         run, before = writable_copy(m.run(len(lanes))), self._carried
         if before is not None and before.lane == names[0]:
             put_runs(run, np.zeros(1, dtype=np.int64), before.run)
@@ -346,13 +345,13 @@ class _Chunks:
         else:
             users = rows.user[lanes]
             carried = writable_copy(m.run(len(np.unique(users))))
-            if before is not None and before.user == str(rows.users[users.item(0)]):
+            if before is not None and before.user == rows.users[users.item(0)].as_py():
                 put_runs(carried, np.zeros(1, dtype=np.int64), before.run)
             out = rounds.one_after_the_other(users, run.frozen(), carried)
         if out.run is None:
             raise PartError("a batch must say where its runs stand; nothing was released")
         last = out.run.take(slice(-1, None))
-        self._carried = _Carried(str(rows.users[rows.user.item(-1)]), names[-1], last)
+        self._carried = _Carried(rows.users[rows.user.item(-1)].as_py(), names[-1], last)
         return out
 
 
@@ -360,9 +359,9 @@ class _Rows(NamedTuple):
     """Valid rows as the step takes them, sorted by user and time. They are secret."""
 
     user: Ints  # its number among `users`
-    users: Sequence[str | int]
+    users: pa.Array
     trace: Ints  # with a budget per trace, its number among `traces`; else 0
-    traces: Sequence[str | int] | None
+    traces: pa.Array | None
     ticks: Ints  # the time as it is in the column
     micros: Ints
     at_s: Floats
@@ -371,14 +370,16 @@ class _Rows(NamedTuple):
     new_moment: Bools  # the row before is of another user or time
     falls: bool  # somewhere time, or the number of the window, goes back
 
-    def owners(self) -> Iterator[tuple[str | int, ...]]:
-        """Who has a budget, in the order of the rows: users, or users with their traces."""
+    def owners(self) -> list[pa.Array]:
+        """Who has a budget, in the order of the rows: users, or users and their traces."""
         if self.traces is None:
-            yield from ((name,) for name in self.users)
-            return
+            return [self.users]
         changes = np.flatnonzero((np.diff(self.user) != 0) | (np.diff(self.trace) != 0)) + 1
-        for row in [0, *changes.tolist()]:
-            yield self.users[self.user.item(row)], self.traces[self.trace.item(row)]
+        rows = np.append(0, changes)
+        return [
+            self.users.take(pa.array(self.user[rows])),
+            self.traces.take(pa.array(self.trace[rows])),
+        ]
 
     def take(self, chosen: Ints) -> _Rows:
         columns = {name: getattr(self, name)[chosen] for name in _PER_ROW}
@@ -413,14 +414,14 @@ def _read_rows(table: pa.Table, columns: ArrowColumns, mechanism: PredictiveMech
     )
 
 
-def _runs_of(column: pa.ChunkedArray) -> tuple[Ints, list[Any]]:
+def _runs_of(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
     """A number for each run of equal values, and their values: much quicker than for each value."""
     values = column.combine_chunks()
     changes = pc.not_equal(values[1:], values[:-1]).to_numpy(zero_copy_only=False)
     begins = np.append(0, np.flatnonzero(changes) + 1)
     number = np.zeros(len(values), dtype=np.int64)
     number[begins[1:]] = 1
-    return np.cumsum(number), values.take(pa.array(begins)).to_pylist()
+    return np.cumsum(number), values.take(pa.array(begins))
 
 
 def _times(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
@@ -436,18 +437,45 @@ def _lanes(rows: _Rows) -> Ints:
     return np.append(0, np.flatnonzero(changes) + 1)
 
 
-def _lane_name(rows: _Rows, row: int) -> str:
-    """The lane of a row, as the draws know it: as in files and frames."""
-    user = str(rows.users[rows.user.item(row)])
+def _lane_names(rows: _Rows, lanes: Ints) -> list[str]:
+    """The lanes as the draws know them: as in files and frames."""
+    users = rows.users.take(pa.array(rows.user[lanes])).to_pylist()
     if rows.traces is not None:
-        user = f"{len(user)} {user}::{rows.traces[rows.trace.item(row)]}"
-    return f"{rows.window.item(row)} {user}"
+        traces = rows.traces.take(pa.array(rows.trace[lanes])).to_pylist()
+        users = [
+            f"{len(str(user))} {user}::{trace}" for user, trace in zip(users, traces, strict=True)
+        ]
+    windows = rows.window[lanes].tolist()
+    return [f"{window} {user}" for window, user in zip(windows, users, strict=True)]
 
 
-def _sort_key(owner: tuple[str | int, ...]) -> list[Any]:
+def _sort_key(owner: Sequence[str | int]) -> list[Any]:
     return [
         name.encode(errors="surrogatepass") if isinstance(name, str) else name for name in owner
     ]
+
+
+def _rises(owners: Sequence[pa.Array]) -> bool:
+    """Whether each owner comes after the one before: by user, then by trace."""
+    rises, same = None, None
+    for names in owners:
+        later, equal = pc.greater(names[1:], names[:-1]), pc.equal(names[1:], names[:-1])
+        rises = later if rises is None else pc.or_(rises, pc.and_(same, later))
+        same = equal if same is None else pc.and_(same, equal)
+    return bool(pc.all(rises, min_count=0).as_py())
+
+
+# Names that have one spelling, and are quickly known to: a letter and then anything printable, or
+# a whole number that is not too long.
+_PLAIN = r"^([A-Za-z_][!-~]*|0|[1-9][0-9]{0,14})$"
+
+
+def _is_canonical(names: pa.Array) -> bool:
+    if pa.types.is_integer(names.type):
+        return True
+    plain = pc.match_substring_regex(names, _PLAIN)
+    others = names.filter(pc.invert(plain)).to_pylist()
+    return all(canonical_name(name) == name for name in others)
 
 
 def _check_types(schema: pa.Schema, columns: ArrowColumns) -> None:
