@@ -1,5 +1,5 @@
 """hereish on Apache Spark: traces that do not fit one machine."""
 
-from hereish.spark.batch import canonical_users, sanitize
+from hereish.spark.batch import canonical_users, count_bad, sanitize
 
-__all__ = ["canonical_users", "sanitize"]
+__all__ = ["canonical_users", "count_bad", "sanitize"]

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.errors import ParameterError
-from hereish.traces.arrow import ArrowColumns, sanitize_batches
+from hereish.traces.arrow import ArrowColumns, check_keyed, sanitize_batches
 from hereish.traces.arrow import canonical_users as canonical_array
 from hereish.traces.budgets import EachTrace
 from hereish.traces.faults import FAULT_REASONS, Fault
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
-# Texts in which every spelling is a canonical one: printable ASCII without spaces, and no number
-# but a whole one without a sign, a fraction or an exponent. The executors check all others.
 _NOT_WHOLE = (
     "rows of one user are in several partitions, which would give a budget to each: something "
     "between the shuffle and here has moved rows; nothing was released"
@@ -53,6 +51,18 @@ class _Task:
         yield from sanitize_batches(
             batches, self.mechanism, draws, self.columns, every_s=self.every_s
         )
+
+
+@dataclass(frozen=True)
+class _Spelling:
+    """Writes users in their canonical spelling."""
+
+    user: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            at = batch.schema.get_field_index(self.user)
+            yield batch.set_column(at, self.user, canonical_array(batch.column(at)))
 
 
 def sanitize(
@@ -89,35 +99,36 @@ def sanitize(
             "key_file is needed: Spark computes rows again, after a lost executor or for a second "
             "action, and fresh noise would then be a second release"
         )
-    mechanism.fingerprint  # noqa: B018  # raises for parts that keyed draws cannot tell apart
+    check_keyed(mechanism, columns)
     count = partitions if partitions is not None else _shuffle_partitions(df)
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ParameterError(f"partitions must be a whole number from 1, found {partitions!r}")
-    rows = _typed(df, columns)
-    fault = _fault(rows, columns)
+    rows, inner = _typed(df, columns)
+    fault = _fault()
     if drop_bad:
         rows = rows.filter(fault.isNull())
     else:
-        first = f.col(_quoted(columns.user))
-        checked = f.when(fault.isNull(), first).otherwise(
-            f.raise_error(f.concat(f.lit("a point cannot be used: "), fault)).cast(
-                rows.schema[columns.user].dataType
-            )
-        )
-        rows = rows.withColumn(columns.user, checked)
-    each_trace = isinstance(mechanism.window, EachTrace)
-    if each_trace and trace is None:
-        raise ParameterError("a budget per trace needs the column of the traces")
-    names = [user, *([str(trace)] if each_trace else []), time, *([order] if order else [])]
-    owner = f.col(_quoted(user))
-    placed = rows.repartition(count, owner).sortWithinPartitions(*map(_quoted, names))
-    task = _Task(
-        mechanism, columns, str(key_file), None if every is None else every.total_seconds()
-    )
-    whole = f.pmod(f.hash(owner), f.lit(count)) == f.spark_partition_id()
-    broken = f.raise_error(f.lit(_NOT_WHOLE)).cast(rows.schema[user].dataType)
-    guarded = placed.withColumn(user, f.when(whole, owner).otherwise(broken))
-    return guarded.mapInArrow(task, _released_schema(rows.schema, columns))
+        refused = f.raise_error(f.concat(f.lit("a point cannot be used: "), fault))
+        owner = f.when(fault.isNull(), f.col("user"))
+        rows = rows.withColumn("user", owner.otherwise(refused.cast(rows.schema["user"].dataType)))
+    by = ["user", "trace", "time"] if isinstance(mechanism.window, EachTrace) else ["user", "time"]
+    by += [] if inner.order is None else [inner.order]
+    placed = rows.repartition(count, "user").sortWithinPartitions(*by)
+    every_s = None if every is None else every.total_seconds()
+    task = _Task(mechanism, inner, str(key_file), every_s)
+    out = _guarded(placed, count).mapInArrow(task, _released_schema(rows.schema, inner))
+    return out.toDF(*columns.released)
+
+
+def _guarded(placed: DataFrame, count: int) -> DataFrame:
+    """The rows, with a check on the executor that each is in the partition of its user.
+
+    The number of a partition is that of the shuffle, whatever is done with it afterwards. If
+    something splits partitions, those after it have other numbers than their users'.
+    """
+    whole = f.pmod(f.hash("user"), f.lit(count)) == f.spark_partition_id()
+    broken = f.raise_error(f.lit(_NOT_WHOLE)).cast(placed.schema["user"].dataType)
+    return placed.withColumn("user", f.when(whole, f.col("user")).otherwise(broken))
 
 
 def canonical_users(df: DataFrame, user: str) -> DataFrame:
@@ -126,24 +137,16 @@ def canonical_users(df: DataFrame, user: str) -> DataFrame:
     "1", "1.0" and " 1" are one person. For ids that a program wrote this changes nothing and can be
     left out: executors refuse users that are spelt in another way than this.
     """
-    import pandas as pd
-
-    @f.pandas_udf(t.StringType())  # type: ignore[call-overload]  # the stubs know one form less
-    def spelt(names: pd.Series) -> pd.Series:
-        import pyarrow
-
-        return canonical_array(pyarrow.array(names, from_pandas=True)).to_pandas()
-
-    return df.withColumn(user, spelt(f.col(_quoted(user)).cast("string")))
+    fields = [t.StructField(user, t.StringType()) if one.name == user else one for one in df.schema]
+    texts = df.withColumn(user, f.col(_quoted(user)).cast("string"))
+    return texts.mapInArrow(_Spelling(user), t.StructType(fields))
 
 
 def count_bad(df: DataFrame, *, user: str, time: str, lat: str, lon: str) -> dict[str, int]:
     """How many points `drop_bad` leaves out, by reason. Reads all rows once."""
-    columns = ArrowColumns(user, time, lat, lon)
-    rows = _typed(df, columns)
-    fault = _fault(rows, columns).alias("fault")
-    counted = rows.select(fault).filter("fault is not null").groupBy("fault").count().collect()
-    return {row["fault"]: row["count"] for row in counted}
+    rows, _ = _typed(df, ArrowColumns(user, time, lat, lon))
+    reasons = rows.select(_fault().alias("fault")).filter("fault is not null")
+    return {row["fault"]: row["count"] for row in reasons.groupBy("fault").count().collect()}
 
 
 def _shuffle_partitions(df: DataFrame) -> int:
@@ -155,10 +158,11 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _typed(df: DataFrame, columns: ArrowColumns) -> DataFrame:
-    """The columns that are needed: users as texts or whole numbers, places as doubles.
+def _typed(df: DataFrame, columns: ArrowColumns) -> tuple[DataFrame, ArrowColumns]:
+    """The columns that are needed under plain names, and what those are.
 
-    `try_cast`, since errors of casts quote the value; what cannot be read is missing, and so bad.
+    Spark takes dots and backticks in a name for something else. Places are read with `try_cast`,
+    since errors of casts quote the value; what cannot be read is missing, and so bad.
     """
     known = df.schema
     for name in columns.read:
@@ -176,22 +180,28 @@ def _typed(df: DataFrame, columns: ArrowColumns) -> DataFrame:
             f"column {columns.user!r} must hold texts or whole numbers, found "
             f"{owner.simpleString()}"
         )
-    places = {columns.lat, columns.lon}
-    return df.select(
-        *(
-            f.expr(f"try_cast({_quoted(name)} AS DOUBLE)").alias(name)
-            if name in places
-            else f.col(_quoted(name))
-            for name in columns.read
-        )
+    plain = {columns.user: "user", columns.time: "time"}
+    if columns.trace is not None:
+        plain[columns.trace] = "trace"
+    plain |= {name: f"kept_{i}" for i, name in enumerate(columns.keep)}
+    if columns.order is not None:
+        plain.setdefault(columns.order, "order")
+    selected = [f.col(_quoted(given)).alias(name) for given, name in plain.items()]
+    places = {"lat": columns.lat, "lon": columns.lon}
+    for name, given in places.items():
+        selected.append(f.expr(f"try_cast({_quoted(given)} AS DOUBLE)").alias(name))
+    inner = ArrowColumns(
+        *("user", "time", "lat", "lon"),
+        trace=None if columns.trace is None else "trace",
+        order=None if columns.order is None else plain[columns.order],
+        keep=tuple(plain[name] for name in columns.keep),
     )
+    return df.select(*selected), inner
 
 
-def _fault(rows: DataFrame, columns: ArrowColumns) -> Column:
-    """Why a row cannot be used, or null."""
-    user, time, lat, lon = (
-        f.col(_quoted(name)) for name in (columns.user, columns.time, columns.lat, columns.lon)
-    )
+def _fault() -> Column:
+    """Why a row with plain names cannot be used, or null."""
+    user, time, lat, lon = map(f.col, ("user", "time", "lat", "lon"))
     first, last = (f.lit(year).cast("timestamp") for year in _YEARS)
     swapped = (f.abs(lat) <= 180) & (f.abs(lon) <= 90)
     reason = {code: f.lit(text) for code, text in FAULT_REASONS.items()}
@@ -209,14 +219,13 @@ def _fault(rows: DataFrame, columns: ArrowColumns) -> Column:
 
 def _released_schema(given: t.StructType, columns: ArrowColumns) -> t.StructType:
     """As `ArrowColumns.schema`, in Spark's words."""
-    first = [columns.user, columns.time, *([] if columns.trace is None else [columns.trace])]
-    passed = {name: t.StructField(name, given[name].dataType) for name in columns.public}
-    fields: list[Any] = [
-        *(passed[name] for name in first),
-        t.StructField(columns.lat, t.DoubleType()),
-        t.StructField(columns.lon, t.DoubleType()),
-        t.StructField("kind", t.StringType()),
-        t.StructField("cost", t.DoubleType()),
-        *(passed[name] for name in columns.keep),
-    ]
-    return t.StructType(fields)
+    made = {
+        columns.lat: t.DoubleType(),
+        columns.lon: t.DoubleType(),
+        "kind": t.StringType(),
+        "cost": t.DoubleType(),
+    }
+    types = {
+        name: made[name] if name in made else given[name].dataType for name in columns.released
+    }
+    return t.StructType([t.StructField(name, kind) for name, kind in types.items()])

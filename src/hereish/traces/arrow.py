@@ -8,7 +8,7 @@ rows to the next.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,18 +17,17 @@ from hereish.core.batch import POINTS, Sanitized
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import KeyedDraws
 from hereish.core.run import Run
-from hereish.core.types import Bools, Floats, Ints, Kind
+from hereish.core.types import Ints, Kind
 from hereish.core.windows import NoReset
 from hereish.errors import ParameterError, PartError, PointError
 from hereish.traces.budgets import EachTrace, tie_breaker
-from hereish.traces.faults import FAULT_REASONS, Fault, Faults
+from hereish.traces.faults import FAULT_REASONS, Fault
 from hereish.traces.foreign_errors import replace_foreign_errors
 from hereish.traces.lane_rounds import LaneRounds, put_runs, writable_copy
 from hereish.traces.names import canonical_name
 from hereish.traces.order import public_order
 from hereish.traces.table import RELEASED_KINDS
 from hereish.traces.thinning import Thinner
-from hereish.traces.validate import place_and_time_faults
 
 try:
     import pyarrow as pa
@@ -37,12 +36,23 @@ except ImportError as missing:
     raise ImportError("Arrow batches need more: pip install 'hereish[parquet]'") from missing
 
 from hereish.traces.arrow_columns import take_arrow_rows
+from hereish.traces.arrow_rows import (
+    ArrowColumns,
+    SortedRows,
+    check_types,
+    find_faults,
+    is_canonical,
+    lane_names,
+    lane_starts,
+    read_rows,
+    rises,
+    sort_key,
+)
 
 # A chunk: what the step takes at a time anyway.
 CHUNK_ROWS = POINTS
 # Rows of one user at one time must be held together to be put into a public order.
 _MOST_AT_ONE_TIME = 4 * CHUNK_ROWS
-_MICROSECONDS = {"s": 1_000_000, "ms": 1000, "us": 1}
 _UNREADABLE = "a batch cannot be read, or a new one cannot be made; nothing of it was released"
 _NOT_SORTED = (
     "rows must be sorted by user (texts by their bytes, numbers by size) and then by time, with a "
@@ -53,64 +63,6 @@ _SPELLING = (
     "a name could be another spelling of somebody else's, who would then have two budgets: apply "
     "canonical_users before the rows are sorted; nothing of its batch was released"
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class ArrowColumns:
-    """What the columns are called. `trace`, `order` and `keep` are public, and passed on as given.
-
-    Rows of one user at one time are taken by `order` where there is one, then by the kept columns,
-    then by a keyed hash: never in the order in which they happened to come.
-    """
-
-    user: str
-    time: str
-    lat: str
-    lon: str
-    trace: str | None = None
-    order: str | None = None
-    keep: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "keep", tuple(self.keep))
-        for name in self.read:
-            if not isinstance(name, str):
-                raise ParameterError(f"columns have names, found {type(name).__name__}")
-        written = [*self.public, self.lat, self.lon]
-        if len(set(written)) < len(written) or {"kind", "cost"} & set(written):
-            raise ParameterError(
-                f"the columns {', '.join(written)} must differ, and 'kind' and 'cost' are taken"
-            )
-
-    @property
-    def public(self) -> tuple[str, ...]:
-        """Those that come out as they went in."""
-        return tuple(n for n in (self.user, self.time, self.trace, *self.keep) if n is not None)
-
-    @property
-    def read(self) -> tuple[str, ...]:
-        """Those that go in."""
-        order = () if self.order is None or self.order in self.public else (self.order,)
-        return (*self.public, self.lat, self.lon, *order)
-
-    def schema(self, given: pa.Schema) -> pa.Schema:
-        """Of what comes out of batches with the schema `given`."""
-        for name in self.read:
-            if given.get_field_index(name) < 0:
-                found = ", ".join(map(repr, given.names))
-                raise ParameterError(f"there is no column {name!r}, or several; found {found}")
-        first = [self.user, self.time, *([] if self.trace is None else [self.trace])]
-        passed = {name: pa.field(name, given.field(name).type) for name in self.public}
-        return pa.schema(
-            [
-                *(passed[name] for name in first),
-                pa.field(self.lat, pa.float64()),
-                pa.field(self.lon, pa.float64()),
-                pa.field("kind", pa.string()),
-                pa.field("cost", pa.float64()),
-                *(passed[name] for name in self.keep),
-            ]
-        )
 
 
 @dataclasses.dataclass
@@ -150,6 +102,14 @@ def sanitize_batches(
             "engines compute rows again, after a failure or for a second query, and fresh noise "
             f"would then be a second release: draws must be KeyedDraws, found {type(draws)}"
         )
+    check_keyed(mechanism, columns)
+    counts = ArrowCounts() if counts is None else counts
+    thinner = None if every_s is None else Thinner(round(every_s * 1e6))
+    return _Chunks(mechanism, draws, columns, thinner, drop_bad, counts).run(batches)
+
+
+def check_keyed(mechanism: PredictiveMechanism, columns: ArrowColumns) -> None:
+    """Refuse a mechanism that cannot be used with batches, before any is read."""
     names = [coordinate.name for coordinate in mechanism.space.coordinates]
     if names != ["latitude", "longitude"]:
         raise ParameterError(
@@ -157,9 +117,8 @@ def sanitize_batches(
         )
     if isinstance(mechanism.window, EachTrace) and columns.trace is None:
         raise ParameterError("a budget per trace needs the column of the traces")
-    counts = ArrowCounts() if counts is None else counts
-    thinner = None if every_s is None else Thinner(round(every_s * 1e6))
-    return _Chunks(mechanism, draws, columns, thinner, drop_bad, counts).run(batches)
+    if not mechanism.fingerprint:  # raises for parts that keyed draws cannot tell apart
+        raise PartError("the mechanism has no fingerprint")
 
 
 def canonical_users(users: pa.Array) -> pa.Array:
@@ -207,17 +166,22 @@ class _Chunks:
                 held.append(replace_foreign_errors(lambda p=piece: self._valid(p), error))
                 rows += held[-1].num_rows
                 if rows >= CHUNK_ROWS:
-                    out, rest = replace_foreign_errors(lambda: self._process(held, False), error)
+                    out, rest = self._shielded(held, last=False)
                     yield from out
                     held, rows = rest, sum(part.num_rows for part in rest)
         if rows:
-            yield from replace_foreign_errors(lambda: self._process(held, True), error)[0]
+            yield from self._shielded(held, last=True)[0]
+
+    def _shielded(
+        self, held: list[pa.RecordBatch], *, last: bool
+    ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
+        return replace_foreign_errors(lambda: self._process(held, last), PointError(_UNREADABLE))
 
     def _valid(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that can be used."""
-        _check_types(batch.schema, self._columns)
+        check_types(batch.schema, self._columns)
         self._counts.points += batch.num_rows
-        fault = _faults(batch, self._columns)
+        fault = find_faults(batch, self._columns)
         if fault is None:
             return batch.select(list(self._columns.read))
         if not self._drop_bad:
@@ -237,7 +201,7 @@ class _Chunks:
     ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         """What is released of these rows, and those that wait for others of the same time."""
         table = pa.Table.from_batches(held).combine_chunks()
-        rows = _read_rows(table, self._columns, self._mechanism)
+        rows = read_rows(table, self._columns, self._mechanism)
         rest: list[pa.RecordBatch] = []
         if not last:
             begins = int(np.flatnonzero(rows.new_moment)[-1])
@@ -257,20 +221,20 @@ class _Chunks:
             table, rows = table.take(pa.array(kept)), rows.take(kept)
         return self._released(table, rows), rest
 
-    def _check_sorted(self, rows: _Rows) -> None:
+    def _check_sorted(self, rows: SortedRows) -> None:
         """Raises where a budget comes a second time, has two spellings, or goes back in time."""
         owners = rows.owners()
-        if not all(map(_is_canonical, owners)):
+        if not all(map(is_canonical, owners)):
             raise PointError(_SPELLING)
         first, last = ([names[i].as_py() for names in owners] for i in (0, -1))
         before = self._last_owner
         # The first one may be that with which the last chunk ended.
-        again = before is None or before == first or _sort_key(before) < _sort_key(first)
-        if rows.falls or not (again and _rises(owners)):
+        again = before is None or before == first or sort_key(before) < sort_key(first)
+        if rows.falls or not (again and rises(owners)):
             raise PointError(_NOT_SORTED)
         self._last_owner = last
 
-    def _order(self, table: pa.Table, rows: _Rows) -> Ints | None:
+    def _order(self, table: pa.Table, rows: SortedRows) -> Ints | None:
         """Rows of one user at one time in a public order; None if there are none."""
         if rows.new_moment.all():
             return None
@@ -287,7 +251,7 @@ class _Chunks:
         at_random = tie_breaker(None, self._draws, names, rows.user, rows.at_s, rows.points)
         return public_order(keys, kept, at_random)
 
-    def _chosen(self, rows: _Rows) -> Ints | None:
+    def _chosen(self, rows: SortedRows) -> Ints | None:
         """The rows that are reported: not too close together, and not of a lane that has ended."""
         chosen = None
         if self._thinner is not None:
@@ -300,8 +264,8 @@ class _Chunks:
         ended = carried is not None and self._lane_mechanism.on_exhausted == "stop"
         if carried is None or not (ended and carried.run.ended[0]):
             return chosen
-        lanes = _lanes(rows)
-        if _lane_names(rows, lanes[:1]) != [carried.lane]:
+        lanes = lane_starts(rows)
+        if lane_names(rows, lanes[:1]) != [carried.lane]:
             return chosen
         over = lanes.item(1) if len(lanes) > 1 else len(rows.user)
         if chosen is None:
@@ -310,10 +274,10 @@ class _Chunks:
         self._counts.refused += len(chosen) - len(left)
         return left
 
-    def _released(self, table: pa.Table, rows: _Rows) -> list[pa.RecordBatch]:
+    def _released(self, table: pa.Table, rows: SortedRows) -> list[pa.RecordBatch]:
         if not len(rows.user):
             return []
-        lanes = _lanes(rows)
+        lanes = lane_starts(rows)
         out = self._sanitized(rows, lanes)
         released = np.flatnonzero(out.released)
         self._counts.released += len(released)
@@ -331,10 +295,10 @@ class _Chunks:
         ]
         return list(pa.Table.from_arrays(arrays, schema=schema).combine_chunks().to_batches())
 
-    def _sanitized(self, rows: _Rows, lanes: Ints) -> Sanitized:
+    def _sanitized(self, rows: SortedRows, lanes: Ints) -> Sanitized:
         """The rows through the step: a lane for each user and window."""
         m = self._lane_mechanism
-        names = _lane_names(rows, lanes)
+        names = lane_names(rows, lanes)
         run, before = writable_copy(m.run(len(lanes))), self._carried
         if before is not None and before.lane == names[0]:
             put_runs(run, np.zeros(1, dtype=np.int64), before.run)
@@ -353,170 +317,6 @@ class _Chunks:
         last = out.run.take(slice(-1, None))
         self._carried = _Carried(rows.users[rows.user.item(-1)].as_py(), names[-1], last)
         return out
-
-
-class _Rows(NamedTuple):
-    """Valid rows as the step takes them, sorted by user and time. They are secret."""
-
-    user: Ints  # its number among `users`
-    users: pa.Array
-    trace: Ints  # with a budget per trace, its number among `traces`; else 0
-    traces: pa.Array | None
-    ticks: Ints  # the time as it is in the column
-    micros: Ints
-    at_s: Floats
-    points: Floats
-    window: Ints
-    new_moment: Bools  # the row before is of another user or time
-    falls: bool  # somewhere time, or the number of the window, goes back
-
-    def owners(self) -> list[pa.Array]:
-        """Who has a budget, in the order of the rows: users, or users and their traces."""
-        if self.traces is None:
-            return [self.users]
-        changes = np.flatnonzero((np.diff(self.user) != 0) | (np.diff(self.trace) != 0)) + 1
-        rows = np.append(0, changes)
-        return [
-            self.users.take(pa.array(self.user[rows])),
-            self.traces.take(pa.array(self.trace[rows])),
-        ]
-
-    def take(self, chosen: Ints) -> _Rows:
-        columns = {name: getattr(self, name)[chosen] for name in _PER_ROW}
-        return self._replace(**columns)
-
-    def first(self, count: int) -> _Rows:
-        """The first rows; users that only the others have are left out."""
-        columns = {name: getattr(self, name)[:count] for name in _PER_ROW}
-        return self._replace(**columns, users=self.users[: int(columns["user"][-1]) + 1])
-
-
-_PER_ROW = ("user", "trace", "ticks", "micros", "at_s", "points", "window", "new_moment")
-
-
-def _read_rows(table: pa.Table, columns: ArrowColumns, mechanism: PredictiveMechanism) -> _Rows:
-    user, users = _runs_of(table[columns.user])
-    ticks, micros = _times(table[columns.time])
-    at_s = micros * 1e-6
-    points = np.column_stack(
-        [pc.cast(table[name], pa.float64()).to_numpy() for name in (columns.lat, columns.lon)]
-    )
-    trace, traces = np.zeros(len(user), dtype=np.int64), None
-    if isinstance(mechanism.window, EachTrace):
-        trace, traces = _runs_of(table[str(columns.trace)])
-    window = mechanism.window.index(at_s)
-    numbers = np.zeros(len(user), dtype=np.int64) if window is None else np.asarray(window)
-    same = (user[1:] == user[:-1]) & (trace[1:] == trace[:-1])
-    falls = same & ((ticks[1:] < ticks[:-1]) | (numbers[1:] < numbers[:-1]))
-    new = np.append(True, ~(same & (ticks[1:] == ticks[:-1])))
-    return _Rows(
-        user, users, trace, traces, ticks, micros, at_s, points, numbers, new, bool(falls.any())
-    )
-
-
-def _runs_of(column: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
-    """A number for each run of equal values, and their values: much quicker than for each value."""
-    values = column.combine_chunks()
-    changes = pc.not_equal(values[1:], values[:-1]).to_numpy(zero_copy_only=False)
-    begins = np.append(0, np.flatnonzero(changes) + 1)
-    number = np.zeros(len(values), dtype=np.int64)
-    number[begins[1:]] = 1
-    return np.cumsum(number), values.take(pa.array(begins))
-
-
-def _times(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
-    ticks = pc.cast(column, pa.int64()).to_numpy()
-    unit = column.type.unit
-    return ticks, ticks // 1000 if unit == "ns" else ticks * _MICROSECONDS[unit]
-
-
-def _lanes(rows: _Rows) -> Ints:
-    """The first row of each lane: of a user and window, or of a user and trace."""
-    user, trace, window = rows.user, rows.trace, rows.window
-    changes = (np.diff(user) != 0) | (np.diff(trace) != 0) | (np.diff(window) != 0)
-    return np.append(0, np.flatnonzero(changes) + 1)
-
-
-def _lane_names(rows: _Rows, lanes: Ints) -> list[str]:
-    """The lanes as the draws know them: as in files and frames."""
-    users = rows.users.take(pa.array(rows.user[lanes])).to_pylist()
-    if rows.traces is not None:
-        traces = rows.traces.take(pa.array(rows.trace[lanes])).to_pylist()
-        users = [
-            f"{len(str(user))} {user}::{trace}" for user, trace in zip(users, traces, strict=True)
-        ]
-    windows = rows.window[lanes].tolist()
-    return [f"{window} {user}" for window, user in zip(windows, users, strict=True)]
-
-
-def _sort_key(owner: Sequence[str | int]) -> list[Any]:
-    return [
-        name.encode(errors="surrogatepass") if isinstance(name, str) else name for name in owner
-    ]
-
-
-def _rises(owners: Sequence[pa.Array]) -> bool:
-    """Whether each owner comes after the one before: by user, then by trace."""
-    rises, same = None, None
-    for names in owners:
-        later, equal = pc.greater(names[1:], names[:-1]), pc.equal(names[1:], names[:-1])
-        rises = later if rises is None else pc.or_(rises, pc.and_(same, later))
-        same = equal if same is None else pc.and_(same, equal)
-    return bool(pc.all(rises, min_count=0).as_py())
-
-
-# Names that have one spelling, and are quickly known to: a letter and then anything printable, or
-# a whole number that is not too long.
-_PLAIN = r"^([A-Za-z_][!-~]*|0|[1-9][0-9]{0,14})$"
-
-
-def _is_canonical(names: pa.Array) -> bool:
-    if pa.types.is_integer(names.type):
-        return True
-    plain = pc.match_substring_regex(names, _PLAIN)
-    others = names.filter(pc.invert(plain)).to_pylist()
-    return all(canonical_name(name) == name for name in others)
-
-
-def _check_types(schema: pa.Schema, columns: ArrowColumns) -> None:
-    columns.schema(schema)  # all of them are there
-    user, time = schema.field(columns.user).type, schema.field(columns.time).type
-    text = pa.types.is_string(user) or pa.types.is_large_string(user)
-    if not (text or pa.types.is_integer(user)):
-        raise ParameterError(
-            f"column {columns.user!r} must hold texts or whole numbers, found {user}"
-        )
-    if not pa.types.is_timestamp(time) or time.tz is None:
-        raise ParameterError(
-            f"column {columns.time!r} must hold times that say their zone, found {time}"
-        )
-    for name in (columns.lat, columns.lon):
-        kind = schema.field(name).type
-        numeric = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-        if not (numeric or pa.types.is_integer(kind)):
-            raise ParameterError(f"column {name!r} must hold numbers, found {kind}")
-
-
-def _faults(batch: pa.RecordBatch, columns: ArrowColumns) -> Faults | None:
-    """Why each row cannot be used; None if all can."""
-    missing = {
-        Fault.USER: columns.user,
-        Fault.TIME: columns.time,
-        Fault.LAT: columns.lat,
-        Fault.LON: columns.lon,
-    }
-    lat, lon = (
-        pc.fill_null(pc.cast(batch[name], pa.float64()), np.nan).to_numpy(zero_copy_only=False)
-        for name in (columns.lat, columns.lon)
-    )
-    _, micros = _times(pa.chunked_array([pc.fill_null(batch[columns.time], 0)]))
-    fault = place_and_time_faults(lat, lon, micros)
-    for code, name in missing.items():
-        if batch[name].null_count:
-            fault[batch[name].is_null().to_numpy(zero_copy_only=False)] = code
-    if columns.trace is not None and batch[columns.trace].null_count:
-        raise PointError(f"a row has no {columns.trace}; nothing of its batch was released")
-    return fault if fault.any() else None
 
 
 _KIND_NAMES = pa.array([str(kind.value) for kind in RELEASED_KINDS], pa.string())
