@@ -68,10 +68,15 @@ def test_what_comes_out_can_be_queried_again(con: Any, key_file: Path) -> None:
         every=timedelta(minutes=30),
     )
     assert released.schema.names[-1] == 'a "note"'
-    [(users, most)] = con.cursor().sql(
-        "SELECT count(DISTINCT user), max(total) FROM "
-        "(SELECT user, sum(cost) AS total FROM released GROUP BY user, time::DATE)"
-    ).fetchall()
+    [(users, most)] = (
+        con.cursor()
+        .sql(
+            "SELECT count(DISTINCT user), max(total) FROM "
+            "(SELECT user, sum(cost) AS total FROM released GROUP BY user, "
+            "(time AT TIME ZONE 'Europe/Helsinki')::DATE)"
+        )
+        .fetchall()
+    )
     assert users == 5
     assert 0.0 < most <= PRIVACY.eps_per_m
 

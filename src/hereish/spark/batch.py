@@ -5,7 +5,7 @@ Rows are put together by user, sorted, and given to `hereish.traces.arrow` on th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -80,6 +80,7 @@ def sanitize(
     keep: Sequence[str] = (),
     every: timedelta | None = None,
     drop_bad: bool = False,
+    observe: Callable[[DataFrame], DataFrame] = lambda rows: rows,
 ) -> DataFrame:
     """The rows that may be released: user, time, trace if named, lat, lon, kind, cost and `keep`.
 
@@ -89,7 +90,8 @@ def sanitize(
     by the public column `order`, else by a keyed hash. Columns of `keep` and `trace` are passed on
     as they are: that is your choice, and they may reveal a place. Points of a user are taken at
     least `every` so far apart, if it is given. A bad point fails the job, without being quoted, or
-    is left out with `drop_bad`; `count_bad` counts them.
+    is left out with `drop_bad`; `count_bad` counts them. `observe` is given the true rows before
+    that, to count them on the way.
 
     Guarantee: as the mechanism's, for each user, over all of `df`.
     """
@@ -103,8 +105,8 @@ def sanitize(
     count = partitions if partitions is not None else _shuffle_partitions(df)
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ParameterError(f"partitions must be a whole number from 1, found {partitions!r}")
-    rows, inner = _typed(df, columns)
-    fault = _fault()
+    rows, inner = typed(df, columns)
+    rows, fault = observe(rows), fault_reason()
     if drop_bad:
         rows = rows.filter(fault.isNull())
     else:
@@ -144,8 +146,8 @@ def canonical_users(df: DataFrame, user: str) -> DataFrame:
 
 def count_bad(df: DataFrame, *, user: str, time: str, lat: str, lon: str) -> dict[str, int]:
     """How many points `drop_bad` leaves out, by reason. Reads all rows once."""
-    rows, _ = _typed(df, ArrowColumns(user, time, lat, lon))
-    reasons = rows.select(_fault().alias("fault")).filter("fault is not null")
+    rows, _ = typed(df, ArrowColumns(user, time, lat, lon))
+    reasons = rows.select(fault_reason().alias("fault")).filter("fault is not null")
     return {row["fault"]: row["count"] for row in reasons.groupBy("fault").count().collect()}
 
 
@@ -158,7 +160,7 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _typed(df: DataFrame, columns: ArrowColumns) -> tuple[DataFrame, ArrowColumns]:
+def typed(df: DataFrame, columns: ArrowColumns) -> tuple[DataFrame, ArrowColumns]:
     """The columns that are needed under plain names, and what those are.
 
     Spark takes dots and backticks in a name for something else. Places are read with `try_cast`,
@@ -199,7 +201,7 @@ def _typed(df: DataFrame, columns: ArrowColumns) -> tuple[DataFrame, ArrowColumn
     return df.select(*selected), inner
 
 
-def _fault() -> Column:
+def fault_reason() -> Column:
     """Why a row with plain names cannot be used, or null."""
     user, time, lat, lon = map(f.col, ("user", "time", "lat", "lon"))
     first, last = (f.lit(year).cast("timestamp") for year in _YEARS)
