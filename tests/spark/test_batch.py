@@ -239,3 +239,28 @@ def test_keys_are_read_from_safe_files(tmp_path: Path) -> None:
     assert "short" not in str(refused.value).replace(str(path), "")
     with pytest.raises(ParameterError, match="every machine"):
         read_key_file(tmp_path / "missing")
+
+
+def test_sql_has_a_table_function(
+    spark: Any, shuffled: Any, key_file: Path, expected: list[Any]
+) -> None:
+    from pyspark.errors import PySparkException
+
+    from hereish.spark import register
+
+    def query(rows: str, how: str) -> Any:
+        return spark.sql(f"SELECT * FROM hereish_sanitize(TABLE({rows}) {how})")  # noqa: S608  # ours
+
+    register(spark, WHOLE_DAY, key_file=key_file)
+    shuffled.createOrReplaceTempView("points")
+    counted = "SELECT *, count(*) OVER (PARTITION BY user) AS rows_of_user FROM points"
+    whole = "PARTITION BY pmod(hash(user), 5) ORDER BY (user, time)"
+    assert rows_of(query(counted, whole).toArrow()) == expected
+    # Each part would have a budget of its own.
+    parts = "PARTITION BY pmod(hash(user, time), 5) ORDER BY (user, time)"
+    with pytest.raises(PySparkException, match="in several partitions"):
+        query(counted, parts).collect()
+    with pytest.raises(PySparkException, match="rows_of_user"):
+        query("points", whole).collect()
+    with pytest.raises(PySparkException, match="sorted"):
+        query(counted, "PARTITION BY pmod(hash(user), 5) ORDER BY (user, time DESC)").collect()

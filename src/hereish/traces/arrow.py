@@ -97,15 +97,18 @@ def sanitize_batches(
     Guarantee: as the mechanism's, for each user. The same rows give the same bits in batches of
     any size, so that a computation that is repeated is not a second release.
     """
-    if not isinstance(draws, KeyedDraws):
-        raise ParameterError(
-            "engines compute rows again, after a failure or for a second query, and fresh noise "
-            f"would then be a second release: draws must be KeyedDraws, found {type(draws)}"
-        )
-    check_keyed(mechanism, columns)
-    counts = ArrowCounts() if counts is None else counts
-    thinner = None if every_s is None else Thinner(round(every_s * 1e6))
-    return _Chunks(mechanism, draws, columns, thinner, drop_bad, counts).run(batches)
+    sanitizer = BatchSanitizer(
+        mechanism, draws, columns, every_s=every_s, drop_bad=drop_bad, counts=counts
+    )
+    return _pushed(sanitizer, batches)
+
+
+def _pushed(
+    sanitizer: BatchSanitizer, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield from sanitizer.push(batch)
+    yield from sanitizer.finish()
 
 
 def check_keyed(mechanism: PredictiveMechanism, columns: ArrowColumns) -> None:
@@ -137,45 +140,61 @@ class _Carried(NamedTuple):
     run: Run
 
 
-class _Chunks:
-    """Goes through the rows, a chunk at a time."""
+class BatchSanitizer:
+    """Goes through sorted rows, a chunk at a time: for engines that push batches.
+
+    `sanitize_batches` says what the arguments are. If it raises, nothing may go on with it.
+    """
 
     def __init__(
         self,
         mechanism: PredictiveMechanism,
         draws: KeyedDraws,
         columns: ArrowColumns,
-        thinner: Thinner | None,
-        drop_bad: bool,
-        counts: ArrowCounts,
+        *,
+        every_s: float | None = None,
+        drop_bad: bool = False,
+        counts: ArrowCounts | None = None,
     ) -> None:
+        if not isinstance(draws, KeyedDraws):
+            raise ParameterError(
+                "engines compute rows again, after a failure or for a second query, and fresh "
+                "noise would then be a second release: draws must be KeyedDraws, found "
+                f"{type(draws).__name__}"
+            )
+        check_keyed(mechanism, columns)
         self._mechanism = mechanism
         self._lane_mechanism = dataclasses.replace(mechanism, window=NoReset())
-        self._draws, self._columns, self._thinner = draws, columns, thinner
-        self._drop_bad, self._counts = drop_bad, counts
+        self._draws, self._columns, self._drop_bad = draws, columns, drop_bad
+        self._thinner = None if every_s is None else Thinner(round(every_s * 1e6))
+        self._counts = ArrowCounts() if counts is None else counts
+        self._held: list[pa.RecordBatch] = []
+        self._rows = 0  # of those held
         self._last_owner: list[str | int] | None = None
         self._carried: _Carried | None = None
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held: list[pa.RecordBatch] = []
-        rows = 0
-        error = PointError(_UNREADABLE)
-        for batch in batches:
-            for first in range(0, batch.num_rows, CHUNK_ROWS):
-                piece = batch.slice(first, CHUNK_ROWS)
-                held.append(replace_foreign_errors(lambda p=piece: self._valid(p), error))
-                rows += held[-1].num_rows
-                if rows >= CHUNK_ROWS:
-                    out, rest = self._shielded(held, last=False)
-                    yield from out
-                    held, rows = rest, sum(part.num_rows for part in rest)
-        if rows:
-            yield from self._shielded(held, last=True)[0]
+    def push(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """The next rows; what can be released by now."""
+        out: list[pa.RecordBatch] = []
+        for first in range(0, batch.num_rows, CHUNK_ROWS):
+            piece = batch.slice(first, CHUNK_ROWS)
+            error = PointError(_UNREADABLE)
+            self._held.append(replace_foreign_errors(lambda p=piece: self._valid(p), error))
+            self._rows += self._held[-1].num_rows
+            if self._rows >= CHUNK_ROWS:
+                out += self._flush(last=False)
+        return out
 
-    def _shielded(
-        self, held: list[pa.RecordBatch], *, last: bool
-    ) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
-        return replace_foreign_errors(lambda: self._process(held, last), PointError(_UNREADABLE))
+    def finish(self) -> list[pa.RecordBatch]:
+        """No more rows come; the rest of what is released."""
+        return self._flush(last=True) if self._rows else []
+
+    def _flush(self, *, last: bool) -> list[pa.RecordBatch]:
+        out, rest = replace_foreign_errors(
+            lambda: self._process(self._held, last), PointError(_UNREADABLE)
+        )
+        self._held, self._rows = rest, sum(part.num_rows for part in rest)
+        return out
 
     def _valid(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch that can be used."""
