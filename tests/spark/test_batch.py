@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +18,7 @@ from hereish.errors import ParameterError
 from hereish.traces.arrow import ArrowColumns, sanitize_batches
 from hereish.traces.budgets import EachTrace
 from hereish.traces.key_file import read_key_file, write_key_file
+from tests.support.paths import ROOT
 from tests.support.spark import QUIETLY, need_spark, spark_session
 from tests.traces.test_arrow import people
 
@@ -24,7 +26,7 @@ need_spark()
 pytestmark = QUIETLY
 PRIVACY = hereish.Privacy(math.log(10), 100)
 WHOLE_DAY = hereish.whole_day(PRIVACY, window=hereish.Day("Europe/Helsinki"))
-NAMES = {"user": "user", "time": "time", "lat": "lat", "lon": "lon"}
+NAMES: dict[str, Any] = {"user": "user", "time": "time", "lat": "lat", "lon": "lon"}
 COLUMNS = ArrowColumns(**NAMES)
 
 
@@ -264,3 +266,18 @@ def test_sql_has_a_table_function(
         query("points", whole).collect()
     with pytest.raises(PySparkException, match="sorted"):
         query(counted, "PARTITION BY pmod(hash(user), 5) ORDER BY (user, time DESC)").collect()
+
+
+def test_the_page_runs_as_it_is_written(
+    spark: Any, shuffled: Any, key_file: Path, tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "spark.md").read_text("utf-8")
+    blocks = re.findall(r"^```py\n(.*?)^```$", page, re.M | re.S)
+    assert len(blocks) == 2
+    given: dict[str, Any] = {
+        "df": shuffled, "spark": spark, "key_file": key_file, "out": str(tmp_path / "out")
+    }  # fmt: skip
+    for block in blocks:
+        exec(block, given)  # noqa: S102  # our own page
+    written = spark.read.parquet(str(tmp_path / "out"))
+    assert rows_of(written.toArrow()) == rows_of(given["again"].toArrow())

@@ -41,7 +41,7 @@ def spark_session(folder: Path, master: str = "local[2]", **settings: str) -> It
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    builder: Any = SparkSession.builder.master(master).appName("tests")  # type: ignore[attr-defined]  # a property
+    builder: Any = SparkSession.builder.master(master).appName("tests")
     own = {"spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder / "warehouse")}
     for name, value in (SETTINGS | own | settings).items():
         builder = builder.config(name, value)

@@ -11,6 +11,7 @@ import pytest
 
 import hereish
 from hereish.core import batch as core_batch
+from hereish.core import step
 from hereish.errors import ParameterError, PointError
 from hereish.traces import arrow
 from hereish.traces.arrow import ArrowColumns, ArrowCounts, canonical_users, sanitize_batches
@@ -92,7 +93,7 @@ def test_a_lone_user_with_very_many_points_is_left_once_the_budget_is_gone(
 ) -> None:
     table = people(1, 400_000, 1)
     steps = 0
-    prepare = core_batch.prepare
+    prepare = step.prepare
 
     def counted(*given: Any) -> Any:
         nonlocal steps

@@ -23,7 +23,7 @@ from hereish.traces.duckdb import sanitize_relation  # noqa: E402  # it needs Ar
 
 PRIVACY = hereish.Privacy(math.log(10), 100)
 WHOLE_DAY = hereish.whole_day(PRIVACY, window=hereish.Day("Europe/Helsinki"))
-NAMES = {"user": "user", "time": "time", "lat": "lat", "lon": "lon"}
+NAMES: dict[str, Any] = {"user": "user", "time": "time", "lat": "lat", "lon": "lon"}
 
 
 @pytest.fixture

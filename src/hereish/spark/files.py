@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.types import Kind
@@ -59,7 +59,7 @@ def sanitize_files(
     draws = read_key_file(key_file)  # before anything is started
     spark = _session(master, columns, quiet)
     df = _read(spark, inputs, form)
-    names = columns.find_all(df.columns, ("time", "lat", "lon"))
+    names: dict[str, Any] = columns.find_all(df.columns, ("time", "lat", "lon"))
     if "user" not in names:
         raise ParameterError(
             "Spark shares the work out by user: give the column of the users with --user"
@@ -122,7 +122,7 @@ def _format_of(name: str, given: str | None) -> str:
 
 
 def _session(master: str | None, columns: Columns, quiet: bool) -> SparkSession:
-    builder = SparkSession.builder.appName("hereish sanitize")  # type: ignore[attr-defined]  # a property
+    builder = SparkSession.builder.appName("hereish sanitize")
     if master is not None:
         builder = builder.master(master)
     builder = builder.config("spark.ui.showConsoleProgress", str(not quiet).lower())

@@ -79,7 +79,8 @@ def register(
 
     # By their values: how this module spells types is nothing to Spark.
     Sanitize.eval.__annotations__.update(rows=pa.RecordBatch)
-    spark.udtf.register(name, arrow_udtf(Sanitize, returnType=returns))
+    function: Any = arrow_udtf(Sanitize, returnType=returns)
+    spark.udtf.register(name, function)
 
 
 class _CountedUsers:

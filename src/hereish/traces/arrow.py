@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ except ImportError as missing:
 from hereish.traces.arrow_columns import take_arrow_rows
 from hereish.traces.arrow_rows import (
     ArrowColumns,
-    SortedRows,
+    OrderedRows,
     check_types,
     find_faults,
     is_canonical,
@@ -48,6 +49,15 @@ from hereish.traces.arrow_rows import (
     rises,
     sort_key,
 )
+
+__all__ = [
+    "ArrowColumns",
+    "ArrowCounts",
+    "BatchSanitizer",
+    "canonical_users",
+    "check_keyed",
+    "sanitize_batches",
+]
 
 # A chunk: what the step takes at a time anyway.
 CHUNK_ROWS = POINTS
@@ -178,8 +188,8 @@ class BatchSanitizer:
         out: list[pa.RecordBatch] = []
         for first in range(0, batch.num_rows, CHUNK_ROWS):
             piece = batch.slice(first, CHUNK_ROWS)
-            error = PointError(_UNREADABLE)
-            self._held.append(replace_foreign_errors(lambda p=piece: self._valid(p), error))
+            valid = replace_foreign_errors(partial(self._valid, piece), PointError(_UNREADABLE))
+            self._held.append(valid)
             self._rows += self._held[-1].num_rows
             if self._rows >= CHUNK_ROWS:
                 out += self._flush(last=False)
@@ -240,7 +250,7 @@ class BatchSanitizer:
             table, rows = table.take(pa.array(kept)), rows.take(kept)
         return self._released(table, rows), rest
 
-    def _check_sorted(self, rows: SortedRows) -> None:
+    def _check_sorted(self, rows: OrderedRows) -> None:
         """Raises where a budget comes a second time, has two spellings, or goes back in time."""
         owners = rows.owners()
         if not all(map(is_canonical, owners)):
@@ -253,7 +263,7 @@ class BatchSanitizer:
             raise PointError(_NOT_SORTED)
         self._last_owner = last
 
-    def _order(self, table: pa.Table, rows: SortedRows) -> Ints | None:
+    def _order(self, table: pa.Table, rows: OrderedRows) -> Ints | None:
         """Rows of one user at one time in a public order; None if there are none."""
         if rows.new_moment.all():
             return None
@@ -270,7 +280,7 @@ class BatchSanitizer:
         at_random = tie_breaker(None, self._draws, names, rows.user, rows.at_s, rows.points)
         return public_order(keys, kept, at_random)
 
-    def _chosen(self, rows: SortedRows) -> Ints | None:
+    def _chosen(self, rows: OrderedRows) -> Ints | None:
         """The rows that are reported: not too close together, and not of a lane that has ended."""
         chosen = None
         if self._thinner is not None:
@@ -293,7 +303,7 @@ class BatchSanitizer:
         self._counts.refused += len(chosen) - len(left)
         return left
 
-    def _released(self, table: pa.Table, rows: SortedRows) -> list[pa.RecordBatch]:
+    def _released(self, table: pa.Table, rows: OrderedRows) -> list[pa.RecordBatch]:
         if not len(rows.user):
             return []
         lanes = lane_starts(rows)
@@ -314,7 +324,7 @@ class BatchSanitizer:
         ]
         return list(pa.Table.from_arrays(arrays, schema=schema).combine_chunks().to_batches())
 
-    def _sanitized(self, rows: SortedRows, lanes: Ints) -> Sanitized:
+    def _sanitized(self, rows: OrderedRows, lanes: Ints) -> Sanitized:
         """The rows through the step: a lane for each user and window."""
         m = self._lane_mechanism
         names = lane_names(rows, lanes)

@@ -82,7 +82,7 @@ class ArrowColumns:
         )
 
 
-class SortedRows(NamedTuple):
+class OrderedRows(NamedTuple):
     """Valid rows as the step takes them, sorted by user and time. They are secret."""
 
     user: Ints  # its number among `users`
@@ -108,11 +108,11 @@ class SortedRows(NamedTuple):
             self.traces.take(pa.array(self.trace[rows])),
         ]
 
-    def take(self, chosen: Ints) -> SortedRows:
+    def take(self, chosen: Ints) -> OrderedRows:
         columns = {name: getattr(self, name)[chosen] for name in _PER_ROW}
         return self._replace(**columns)
 
-    def first(self, count: int) -> SortedRows:
+    def first(self, count: int) -> OrderedRows:
         """The first rows; users that only the others have are left out."""
         columns = {name: getattr(self, name)[:count] for name in _PER_ROW}
         return self._replace(**columns, users=self.users[: int(columns["user"][-1]) + 1])
@@ -121,11 +121,11 @@ class SortedRows(NamedTuple):
 _PER_ROW = ("user", "trace", "ticks", "micros", "at_s", "points", "window", "new_moment")
 
 
-def read_rows(table: pa.Table, columns: ArrowColumns, mechanism: PredictiveMechanism) -> SortedRows:
+def read_rows(table: pa.Table, columns: ArrowColumns, mechanism: PredictiveMechanism) -> OrderedRows:
     """The rows of a table of valid ones."""
     user, users = _runs_of(table[columns.user])
     ticks, micros = _times(table[columns.time])
-    at_s = micros * 1e-6
+    at_s: Floats = np.asarray(micros * 1e-6, dtype=np.float64)
     points = np.column_stack(
         [pc.cast(table[name], pa.float64()).to_numpy() for name in (columns.lat, columns.lon)]
     )
@@ -137,7 +137,7 @@ def read_rows(table: pa.Table, columns: ArrowColumns, mechanism: PredictiveMecha
     same = (user[1:] == user[:-1]) & (trace[1:] == trace[:-1])
     falls = same & ((ticks[1:] < ticks[:-1]) | (numbers[1:] < numbers[:-1]))
     new = np.append(True, ~(same & (ticks[1:] == ticks[:-1])))
-    return SortedRows(
+    return OrderedRows(
         user, users, trace, traces, ticks, micros, at_s, points, numbers, new, bool(falls.any())
     )
 
@@ -158,14 +158,14 @@ def _times(column: pa.ChunkedArray) -> tuple[Ints, Ints]:
     return ticks, ticks // 1000 if unit == "ns" else ticks * _MICROSECONDS[unit]
 
 
-def lane_starts(rows: SortedRows) -> Ints:
+def lane_starts(rows: OrderedRows) -> Ints:
     """The first row of each lane: of a user and window, or of a user and trace."""
     user, trace, window = rows.user, rows.trace, rows.window
     changes = (np.diff(user) != 0) | (np.diff(trace) != 0) | (np.diff(window) != 0)
     return np.append(0, np.flatnonzero(changes) + 1)
 
 
-def lane_names(rows: SortedRows, lanes: Ints) -> list[str]:
+def lane_names(rows: OrderedRows, lanes: Ints) -> list[str]:
     """The lanes as the draws know them: as in files and frames."""
     users = rows.users.take(pa.array(rows.user[lanes])).to_pylist()
     if rows.traces is not None:
