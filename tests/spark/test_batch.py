@@ -111,7 +111,7 @@ def test_fresh_noise_would_be_a_second_release(shuffled: Any, monkeypatch: Any) 
 
     placed = shuffled.select(*COLUMNS.read).repartition(4, "user")
     placed = placed.sortWithinPartitions("user", "time")
-    schema = batch._released_schema(shuffled.schema, COLUMNS)
+    schema = batch.released_schema(shuffled.schema, COLUMNS)
     out = placed.mapInArrow(fresh, schema)
     assert rows_of(out.toArrow()) != rows_of(out.toArrow())
 
@@ -132,7 +132,7 @@ def test_a_user_in_several_partitions_fails_the_job(spark: Any, key_file: Path) 
         split = many.hint("rebalance", "user").sortWithinPartitions("user", "time")
         guarded = batch._guarded(split, 4)
         task = batch._Task(WHOLE_DAY, COLUMNS, str(key_file), None)
-        out = guarded.mapInArrow(task, batch._released_schema(many.schema, COLUMNS))
+        out = guarded.mapInArrow(task, batch.released_schema(many.schema, COLUMNS))
         parts = split.select(f.spark_partition_id().alias("part")).distinct().count()
         assert parts > 1, "the control: the rows are really split"
         with pytest.raises(PySparkException, match="in several partitions"):
@@ -193,15 +193,18 @@ def test_columns_are_kept_thinned_and_have_budgets_per_trace(
     df = shuffled.withColumn("a trip`", f.pmod(f.dayofyear("time"), f.lit(2)))
     df = df.withColumn("note", f.lit("x")).withColumn("secret", f.lit(1))
     m = hereish.fixed_rate(PRIVACY, 4, window=EachTrace())
-    out = sanitize(
-        df, m, **NAMES, trace="a trip`", keep=["note"], key_file=key_file, partitions=3,
-        every=timedelta(minutes=30),
-    )  # fmt: skip
+    out = sanitize(df, m, **NAMES, trace="a trip`", keep=["note"], key_file=key_file, partitions=3)
     assert out.columns == ["user", "time", "a trip`", "lat", "lon", "kind", "cost", "note"]
-    frame = pa.Table.to_pandas(out.toArrow())
+    frame = out.toArrow().to_pandas()
     spent = frame.groupby(["user", "a trip`"])["cost"].sum()
     assert len(spent) == 80
     assert (spent <= PRIVACY.eps_per_m).all()
+    every = timedelta(minutes=30)
+    thinned = sanitize(df, WHOLE_DAY, **NAMES, key_file=key_file, partitions=3, every=every)
+    gaps = (
+        thinned.toArrow().to_pandas().sort_values(["user", "time"]).groupby("user")["time"].diff()
+    )
+    assert gaps.dropna().min() >= every
 
 
 def test_what_cannot_work_is_refused_before_anything_runs(

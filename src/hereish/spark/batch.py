@@ -118,7 +118,7 @@ def sanitize(
     placed = rows.repartition(count, "user").sortWithinPartitions(*by)
     every_s = None if every is None else every.total_seconds()
     task = _Task(mechanism, inner, str(key_file), every_s)
-    out = _guarded(placed, count).mapInArrow(task, _released_schema(rows.schema, inner))
+    out = _guarded(placed, count).mapInArrow(task, released_schema(rows.schema, inner))
     return out.toDF(*columns.released)
 
 
@@ -219,7 +219,7 @@ def fault_reason() -> Column:
     )
 
 
-def _released_schema(given: t.StructType, columns: ArrowColumns) -> t.StructType:
+def released_schema(given: t.StructType, columns: ArrowColumns) -> t.StructType:
     """As `ArrowColumns.schema`, in Spark's words."""
     made = {
         columns.lat: t.DoubleType(),

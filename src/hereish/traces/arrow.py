@@ -8,16 +8,15 @@ rows to the next.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from hereish.core.batch import POINTS, Sanitized
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import KeyedDraws
-from hereish.core.run import Run
 from hereish.core.types import Ints, Kind
 from hereish.core.windows import NoReset
 from hereish.errors import ParameterError, PartError, PointError
@@ -27,6 +26,7 @@ from hereish.traces.foreign_errors import replace_foreign_errors
 from hereish.traces.lane_rounds import LaneRounds, put_runs, writable_copy
 from hereish.traces.names import canonical_name
 from hereish.traces.order import public_order
+from hereish.traces.standing import NEVER, LastUser, Standing, Standings
 from hereish.traces.table import RELEASED_KINDS
 from hereish.traces.thinning import Thinner
 
@@ -81,6 +81,7 @@ class ArrowCounts:
 
     points: int = 0
     bad: dict[str, int] = dataclasses.field(default_factory=dict)  # dropped, by reason
+    late: int = 0  # at or before the user's last report of an earlier call
     thinned: int = 0
     released: int = 0
     refused: int = 0
@@ -95,9 +96,11 @@ def sanitize_batches(
     every_s: float | None = None,
     drop_bad: bool = False,
     counts: ArrowCounts | None = None,
+    standings: Standings | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Sanitise batches whose rows are sorted by user and time; with a budget per trace, by user,
-    trace and time. All rows of a user must come in one call.
+    trace and time. All rows of a user must come in one call, unless `standings` keeps where each
+    user stands from one call to the next: then points at or before the user's last are left out.
 
     Users are texts or whole numbers, in one spelling each (`canonical_users`). Times say their
     zone. Rows that the budget refuses do not come out. With `every_s`, points of a user are taken
@@ -108,7 +111,13 @@ def sanitize_batches(
     any size, so that a computation that is repeated is not a second release.
     """
     sanitizer = BatchSanitizer(
-        mechanism, draws, columns, every_s=every_s, drop_bad=drop_bad, counts=counts
+        mechanism,
+        draws,
+        columns,
+        every_s=every_s,
+        drop_bad=drop_bad,
+        counts=counts,
+        standings=standings,
     )
     return _pushed(sanitizer, batches)
 
@@ -142,14 +151,6 @@ def canonical_users(users: pa.Array) -> pa.Array:
     return pa.array(spelt, pa.string()).take(encoded.indices)
 
 
-class _Carried(NamedTuple):
-    """Where the last lane of a chunk stands."""
-
-    user: str | int
-    lane: str  # its name for the draws
-    run: Run
-
-
 class BatchSanitizer:
     """Goes through sorted rows, a chunk at a time: for engines that push batches.
 
@@ -165,6 +166,7 @@ class BatchSanitizer:
         every_s: float | None = None,
         drop_bad: bool = False,
         counts: ArrowCounts | None = None,
+        standings: Standings | None = None,
     ) -> None:
         if not isinstance(draws, KeyedDraws):
             raise ParameterError(
@@ -173,6 +175,11 @@ class BatchSanitizer:
                 f"{type(draws).__name__}"
             )
         check_keyed(mechanism, columns)
+        if isinstance(mechanism.window, EachTrace) and (every_s is not None or standings):
+            raise ParameterError(
+                "with a budget per trace rows come trace by trace, so a user's points cannot be "
+                "thinned by time or come in several calls: choose a window of time"
+            )
         self._mechanism = mechanism
         self._lane_mechanism = dataclasses.replace(mechanism, window=NoReset())
         self._draws, self._columns, self._drop_bad = draws, columns, drop_bad
@@ -181,7 +188,8 @@ class BatchSanitizer:
         self._held: list[pa.RecordBatch] = []
         self._rows = 0  # of those held
         self._last_owner: list[str | int] | None = None
-        self._carried: _Carried | None = None
+        self._whole = standings is None  # all rows of a user come in this call
+        self._standings = standings or LastUser(self._lane_mechanism)
 
     def push(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """The next rows; what can be released by now."""
@@ -245,10 +253,11 @@ class BatchSanitizer:
         order = self._order(table, rows)
         if order is not None:
             table, rows = table.take(pa.array(order)), rows.take(order)
-        kept = self._chosen(rows)
+        standing = self._standings.load([str(name) for name in rows.users.to_pylist()])
+        kept = self._chosen(rows, standing)
         if kept is not None:
             table, rows = table.take(pa.array(kept)), rows.take(kept)
-        return self._released(table, rows), rest
+        return self._released(table, rows, standing), rest
 
     def _check_sorted(self, rows: OrderedRows) -> None:
         """Raises where a budget comes a second time, has two spellings, or goes back in time."""
@@ -280,21 +289,21 @@ class BatchSanitizer:
         at_random = tie_breaker(None, self._draws, names, rows.user, rows.at_s, rows.points)
         return public_order(keys, kept, at_random)
 
-    def _chosen(self, rows: OrderedRows) -> Ints | None:
-        """The rows that are reported: not too close together, and not of a lane that has ended."""
+    def _chosen(self, rows: OrderedRows, standing: Standing) -> Ints | None:
+        """The rows that are reported: not late, not too close together, of no lane that ended."""
+        names = rows.users.to_pylist()
+        if not self._whole:
+            return self._in_time(rows, names, standing)
         chosen = None
         if self._thinner is not None:
-            names = rows.users.to_pylist()
             keep = self._thinner.keep(rows.user, names, rows.micros)
             self._counts.thinned += int(np.count_nonzero(~keep))
             self._thinner.forget_all_but(names[-1])
             chosen = np.flatnonzero(keep)
-        carried = self._carried
-        ended = carried is not None and self._lane_mechanism.on_exhausted == "stop"
-        if carried is None or not (ended and carried.run.ended[0]):
+        if self._lane_mechanism.on_exhausted != "stop" or not standing.run.ended[0]:
             return chosen
         lanes = lane_starts(rows)
-        if lane_names(rows, lanes[:1]) != [carried.lane]:
+        if lane_names(rows, lanes[:1]) != standing.lane[:1]:
             return chosen
         over = lanes.item(1) if len(lanes) > 1 else len(rows.user)
         if chosen is None:
@@ -303,11 +312,27 @@ class BatchSanitizer:
         self._counts.refused += len(chosen) - len(left)
         return left
 
-    def _released(self, table: pa.Table, rows: OrderedRows) -> list[pa.RecordBatch]:
+    def _in_time(self, rows: OrderedRows, names: Sequence[Any], standing: Standing) -> Ints:
+        """The rows after their user's last report, and not too close to it or to each other."""
+        chosen = np.flatnonzero(rows.micros > standing.last_us[rows.user])
+        self._counts.late += len(rows.user) - len(chosen)
+        if self._thinner is None:
+            return chosen
+        for name, at_us in zip(names, standing.last_us.tolist(), strict=True):
+            if at_us != NEVER:
+                self._thinner.remember(name, at_us)
+        keep = self._thinner.keep(rows.user[chosen], names, rows.micros[chosen])
+        self._thinner.forget_all_but(None)
+        self._counts.thinned += int(np.count_nonzero(~keep))
+        return np.asarray(chosen[keep])
+
+    def _released(
+        self, table: pa.Table, rows: OrderedRows, standing: Standing
+    ) -> list[pa.RecordBatch]:
         if not len(rows.user):
             return []
         lanes = lane_starts(rows)
-        out = self._sanitized(rows, lanes)
+        out = self._sanitized(rows, lanes, standing)
         released = np.flatnonzero(out.released)
         self._counts.released += len(released)
         self._counts.refused += len(rows.user) - len(released)
@@ -324,27 +349,35 @@ class BatchSanitizer:
         ]
         return list(pa.Table.from_arrays(arrays, schema=schema).combine_chunks().to_batches())
 
-    def _sanitized(self, rows: OrderedRows, lanes: Ints) -> Sanitized:
+    def _sanitized(self, rows: OrderedRows, lanes: Ints, standing: Standing) -> Sanitized:
         """The rows through the step: a lane for each user and window."""
-        m = self._lane_mechanism
-        names = lane_names(rows, lanes)
-        run, before = writable_copy(m.run(len(lanes))), self._carried
-        if before is not None and before.lane == names[0]:
-            put_runs(run, np.zeros(1, dtype=np.int64), before.run)
+        m, names = self._lane_mechanism, lane_names(rows, lanes)
+        users = rows.user[lanes]
+        first = np.flatnonzero(np.diff(users, prepend=-1))  # lane of each user
+        before = standing.take(users[first])
+        run = writable_copy(m.run(len(lanes)))
+        same = np.array(
+            [names[i] == lane for i, lane in zip(first.tolist(), before.lane, strict=True)]
+        )
+        put_runs(run, first[same], before.run.take(same))
         offsets = np.append(lanes, len(rows.user))
         rounds = LaneRounds(m, rows.points, rows.at_s, offsets, self._draws, names)
         if m.tracker is None:
             out = rounds.all_at_once(run.frozen())
         else:
-            users = rows.user[lanes]
-            carried = writable_copy(m.run(len(np.unique(users))))
-            if before is not None and before.user == rows.users[users.item(0)].as_py():
-                put_runs(carried, np.zeros(1, dtype=np.int64), before.run)
-            out = rounds.one_after_the_other(users, run.frozen(), carried)
+            out = rounds.one_after_the_other(users, run.frozen(), before.run)
         if out.run is None:
             raise PartError("a batch must say where its runs stand; nothing was released")
-        last = out.run.take(slice(-1, None))
-        self._carried = _Carried(rows.users[rows.user.item(-1)].as_py(), names[-1], last)
+        last = np.append(first[1:], len(lanes)) - 1
+        owners = rows.users.take(pa.array(users[last])).to_pylist()
+        self._standings.save(
+            [str(name) for name in owners],
+            Standing(
+                [names[i] for i in last.tolist()],
+                rows.micros[offsets[last + 1] - 1],
+                out.run.take(last),
+            ),
+        )
         return out
 
 

@@ -121,7 +121,9 @@ class OrderedRows(NamedTuple):
 _PER_ROW = ("user", "trace", "ticks", "micros", "at_s", "points", "window", "new_moment")
 
 
-def read_rows(table: pa.Table, columns: ArrowColumns, mechanism: PredictiveMechanism) -> OrderedRows:
+def read_rows(
+    table: pa.Table, columns: ArrowColumns, mechanism: PredictiveMechanism
+) -> OrderedRows:
     """The rows of a table of valid ones."""
     user, users = _runs_of(table[columns.user])
     ticks, micros = _times(table[columns.time])
