@@ -22,7 +22,8 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    # Tests use Spark briefly: thorough compilers do not pay off.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 
@@ -30,7 +31,7 @@ def need_spark() -> None:
     """Skip where Spark or Java is missing."""
     pytest.importorskip("pyspark", reason="needs pyspark: pip install 'hereish[spark]'")
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        pytest.skip("needs Java 17, which Spark runs on")
+        pytest.skip("needs Java 17, which Spark runs on", allow_module_level=True)
 
 
 @contextmanager
