@@ -284,3 +284,10 @@ def test_the_page_runs_as_it_is_written(
         exec(block, given)  # noqa: S102  # our own page
     written = spark.read.parquet(str(tmp_path / "out"))
     assert rows_of(written.toArrow()) == rows_of(given["again"].toArrow())
+
+
+def test_a_frame_that_is_no_stream_is_told_so(shuffled: Any, key_file: Path) -> None:
+    from hereish.spark import sanitize_stream
+
+    with pytest.raises(ParameterError, match=r"hereish\.spark\.sanitize"):
+        sanitize_stream(shuffled, WHOLE_DAY, **NAMES, key_file=key_file)
