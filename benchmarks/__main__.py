@@ -24,6 +24,7 @@ from benchmarks.mechanism import (
     throughput,
 )
 from benchmarks.results import Result, format_table, update_page
+from benchmarks.spark import engines
 from benchmarks.whole_days import whole_day_batch, whole_day_growth, whole_day_live
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
@@ -32,7 +33,7 @@ PARTS = {
     for part in (
         *(throughput, keyed_draws, memory, live, growth, scaling, import_time),
         *(whole_day_batch, whole_day_live, whole_day_growth),
-        *(startup, files, case_study, gateway),
+        *(startup, files, engines, case_study, gateway),
     )
 }
 

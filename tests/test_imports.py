@@ -15,7 +15,7 @@ ORDER = (
     *("hereish.errors", "hereish._former_names", "hereish.core", "hereish"),
     *("hereish.synthetic", "hereish.testing", "hereish.lbs", "hereish.client"),
     *("hereish._prior_files", "hereish.priors"),
-    *("hereish._made_up_days", "hereish.forecast", "hereish.traces"),
+    *("hereish._made_up_days", "hereish.forecast", "hereish.traces", "hereish.spark"),
     *("hereish.gateway", "hereish.gateway.ledger", "hereish.gateway.observability"),
     *("hereish.gateway.http.protocols", "hereish.gateway.forwarding"),
     *("hereish.gateway.admin", "hereish.gateway.http"),

@@ -12,6 +12,7 @@ from typing import Literal, NoReturn, get_args
 import click
 
 from hereish.cli import _units
+from hereish.cli._command_lines import is_on_command_line
 from hereish.cli._formatting import format_count, format_distance
 from hereish.cli._input_options import DROP_BAD, KEEP, InputOptions, input_options
 from hereish.cli._mechanism_options import (
@@ -30,6 +31,7 @@ from hereish.core.pacing import Paced
 from hereish.core.remap import PriorRemap
 from hereish.core.types import Kind
 from hereish.core.windows import Day, NoReset, Window
+from hereish.errors import ParameterError
 from hereish.priors import parse_prior
 from hereish.traces.budgets import EachTrace
 from hereish.traces.discovery import STANDARD_STREAM
@@ -93,6 +95,46 @@ class BudgetOptions(MechanismOptions):
             mechanism = replace(mechanism, remap=PriorRemap(parse_prior(self.prior)))
         warn_if_weak(mechanism)
         return mechanism
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """Where the work is done."""
+
+    engine: Literal["local", "spark"]
+    master: str | None
+    key_file: str | None
+
+    def check(self, inputs: tuple[str, ...], seed: int | None, users_from: object) -> None:
+        """Refuse what the engine cannot do."""
+        if self.engine == "local":
+            for name in ("master", "key_file"):
+                if is_on_command_line(name):
+                    flag = f"--{name.replace('_', '-')}"
+                    raise ParameterError(
+                        f"{flag} belongs to --engine spark: leave it out, or add that"
+                    )
+            return
+        if self.key_file is None:
+            raise ParameterError(
+                "--engine spark needs a key, since Spark computes rows again: --key-file FILE, at "
+                "this path on every machine (openssl rand -base64 32 > FILE; chmod 600 FILE)"
+            )
+        reasons = {
+            "order": "Spark's rows have no order of the input",
+            "split_by": "Spark splits its output by partition",
+        }
+        for name, reason in reasons.items():
+            if is_on_command_line(name):
+                flag = f"--{name.replace('_', '-')}"
+                raise ParameterError(f"{reason}: leave out {flag}, or --engine spark")
+        if seed is not None:
+            raise ParameterError("--seed and the key of --engine spark exclude each other")
+        if users_from is not None or STANDARD_STREAM in inputs:
+            raise ParameterError(
+                "--engine spark reads users from a column, found --user @file or @folder, or -: "
+                "name the column, or leave out --engine spark"
+            )
 
 
 # Points more often than that are spent for as if they came this often: tests cost the same per hour
@@ -162,6 +204,26 @@ _BUDGET = "What has one budget"
 )
 @input_options(DROP_BAD, KEEP)
 @option(RUNNING, "--seed", type=int, help="Repeatable, and therefore NOT PRIVATE.")
+@collect(
+    "engine",
+    EngineOptions,
+    option(
+        RUNNING,
+        "--engine",
+        type=click.Choice(["local", "spark"]),
+        default="local",
+        show_default=True,
+        help="Here, or on Apache Spark: Parquet and CSV, into a folder.",
+    ),
+    option(RUNNING, "--master", metavar="URL", help="Of Spark, such as local[4] or yarn."),
+    option(
+        RUNNING,
+        "--key-file",
+        metavar="FILE",
+        type=click.Path(),
+        help="With --engine spark: the key that noise is derived from, on every machine.",
+    ),
+)
 @run_options(
     "Files read at a time. One per core if not given.",
     "The summary for programs.",
@@ -172,6 +234,7 @@ def command(
     budget: BudgetOptions,
     source: InputOptions,
     seed: int | None,
+    engine: EngineOptions,
     run: RunOptions,
 ) -> None:
     """Sanitise files of traces: GPX, GeoJSON, CSV, Parquet, GeoParquet, GeoLife and T-Drive.
@@ -180,7 +243,12 @@ def command(
     place, its time, the ids as given, the kind of the report and its cost, and nothing else. It
     appears complete or not at all.
     """
+    engine.check(inputs, seed, source.users_from)
     mechanism = budget.build(source.time_zone)
+    if engine.engine == "spark":
+        tally = _sanitize_on_spark(inputs, target, budget, mechanism, source, engine, run)
+        _report(tally, mechanism, target, budget, run, replaced=False)
+        return
     replaced = target.out != STANDARD_STREAM and Path(target.out).is_file()
     signal.signal(signal.SIGTERM, _exit_on_signal)
     with Progress("sanitising", run.quiet) as progress:
@@ -200,13 +268,54 @@ def command(
             split_by=target.split_by,
             progress=progress,
         )
+    _report(tally, mechanism, target, budget, run, replaced=replaced)
+    if not tally.private:
+        click.echo("hereish: NOT PRIVATE: whoever has the seed can undo the noise", err=True)
+
+
+def _sanitize_on_spark(
+    inputs: tuple[str, ...],
+    target: OutputFileOptions,
+    budget: BudgetOptions,
+    mechanism: PredictiveMechanism,
+    source: InputOptions,
+    engine: EngineOptions,
+    run: RunOptions,
+) -> Summary:
+    try:
+        from hereish.spark.files import sanitize_files as sanitize_on_spark
+    except ImportError as missing:
+        raise ParameterError(str(missing)) from None
+    return sanitize_on_spark(
+        inputs,
+        target.out,
+        mechanism,
+        columns=source.columns(),
+        key_file=str(engine.key_file),
+        form=source.form,
+        to_form=target.to,
+        every_s=budget.every_s,
+        drop_bad=source.drop_bad,
+        master=engine.master,
+        quiet=run.quiet,
+    )
+
+
+def _report(
+    tally: Summary,
+    mechanism: PredictiveMechanism,
+    target: OutputFileOptions,
+    budget: BudgetOptions,
+    run: RunOptions,
+    *,
+    replaced: bool,
+) -> None:
+    """What was done, for programs or for people."""
     if run.as_json:
         _print_summary(json.dumps({"output": target.out} | tally.as_dict(), indent=2), target.out)
     elif not run.quiet:
         text = summarise(tally, mechanism, target.out, budget.every, replaced)
         _print_summary(text, target.out)
-    if not tally.private:
-        click.echo("hereish: NOT PRIVATE: whoever has the seed can undo the noise", err=True)
 
 
 def _print_summary(text: str, out: str) -> None:

@@ -25,6 +25,8 @@ from hereish.errors import ParameterError, PartError
 # power of two: rows of a rectangle that far apart would fall on the same cache lines.
 LANES = 12_000
 POINTS = 30 * LANES
+# Steps of a chunk: few lanes take long ones, and those that have ended are left only between two.
+STEPS = 512
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def _block(
     final = m.on_exhausted == "stop" and type(m.window) is NoReset
     done = 0
     while len(traces):
-        steps = int(min(lengths[0] - done, max(1, POINTS // len(traces))))
+        steps = int(min(lengths[0] - done, STEPS, max(1, POINTS // len(traces))))
         chunk = _Chunk(scratch, starts, lengths, done, steps)
         secrets, at_s = chunk.read("secrets", x), chunk.read("times", times)
         given = None if source.given is None else chunk.read("uniforms", source.given)

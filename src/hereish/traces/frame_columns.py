@@ -6,7 +6,7 @@ inside of structs and lists, and buffers that are shared with the table they cam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import narwhals as nw
@@ -19,15 +19,19 @@ def take_rows(column: Any, rows: Ints) -> Any:
     native, dtype = column.to_native(), column.dtype
     if dtype in (nw.Categorical, nw.Enum):
         return _categories(column[rows.tolist()])
-    if hasattr(native, "combine_chunks"):  # Arrow
-        return nw.from_native(_arrow(native, rows), series_only=True).alias(column.name)
     inside = getattr(getattr(native, "array", None), "_pa_array", None)
-    if inside is not None and _is_deep(inside.type):  # pandas, over Arrow
-        import pandas as pd
+    if hasattr(native, "combine_chunks") or inside is not None:  # Arrow, or pandas over Arrow
+        from hereish.traces.arrow_columns import is_deep, take_arrow_rows
 
-        array = type(native.array)(_arrow(inside, rows))
-        series = pd.Series(array, name=native.name, index=native.index[rows])
-        return nw.from_native(series, series_only=True)
+        if inside is None:
+            taken = take_arrow_rows(native, rows)
+            return nw.from_native(taken, series_only=True).alias(column.name)
+        if is_deep(inside.type):
+            import pandas as pd
+
+            array = type(native.array)(take_arrow_rows(inside, rows))
+            series = pd.Series(array, name=native.name, index=native.index[rows])
+            return nw.from_native(series, series_only=True)
     chosen = column[rows.tolist()]
     if dtype.is_nested() and column.implementation.is_polars():
         return _polars(chosen)
@@ -40,38 +44,6 @@ def _categories(column: Any) -> Any:
     if column.dtype == nw.Categorical:
         return texts.cast(nw.Categorical)
     return texts.cast(nw.Enum(sorted(texts.drop_nulls().unique().to_list())))
-
-
-def _arrow(column: Any, rows: Ints) -> Any:
-    import pyarrow as pa
-
-    if not _is_deep(column.type):
-        return column.take(pa.array(rows))
-    kind = column.type
-    # Value by value: only so is nothing shared, and each dictionary as short as it can be.
-    values = [column[row].as_py() for row in rows.tolist()]
-    plain = getattr(kind, "storage_type", kind)
-    array = pa.array(values, plain)
-    return pa.chunked_array(
-        [array if plain is kind else pa.ExtensionArray.from_storage(kind, array)]
-    )
-
-
-def _is_deep(kind: Any) -> bool:
-    """Whether values of a type are nested, or refer to values elsewhere, such as a dictionary."""
-    import pyarrow as pa
-
-    flat: tuple[Callable[[Any], bool], ...] = (
-        pa.types.is_primitive,
-        pa.types.is_decimal,
-        pa.types.is_string,
-        pa.types.is_large_string,
-        pa.types.is_binary,
-        pa.types.is_large_binary,
-        pa.types.is_fixed_size_binary,
-        pa.types.is_null,
-    )
-    return not any(check(kind) for check in flat)
 
 
 def _polars(column: Any) -> Any:

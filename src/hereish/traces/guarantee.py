@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hereish.core.mechanism import PredictiveMechanism
-from hereish.core.randomness import Draws
+from hereish.core.randomness import Draws, KeyedDraws
 from hereish.core.session import NOT_PRIVATE
 from hereish.core.windows import Day, NoReset
 from hereish.traces.budgets import EachTrace
@@ -81,7 +81,7 @@ def prior_name(mechanism: PredictiveMechanism) -> str | None:
 
 
 def describe_guarantee(
-    mechanism: PredictiveMechanism, draws: Draws, columns: Columns, order: Order
+    mechanism: PredictiveMechanism, draws: Draws | KeyedDraws, columns: Columns, order: Order
 ) -> GuaranteeMetadata:
     """What sanitising with this mechanism guarantees."""
     window = mechanism.window

@@ -35,6 +35,14 @@ class Thinner:
                 self._last_us[name] = max(int(own[chosen[-1]]), self._last_us.get(name, _NEVER))
         return kept
 
+    def remember(self, name: object, last_us: int) -> None:
+        """The time of a user's last row that was kept earlier, and elsewhere."""
+        self._last_us[name] = last_us
+
+    def forget_all_but(self, name: object) -> None:
+        """For tables that are sorted by user: nobody but the last one comes again."""
+        self._last_us = {key: last for key, last in self._last_us.items() if key == name}
+
     def _chosen(self, times: Ints, last_us: int | None) -> list[int]:
         # For each row the next that may follow it; then from one to the next.
         follow = np.searchsorted(times, times + self._every_us).tolist()

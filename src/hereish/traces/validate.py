@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from hereish.core.types import Bools, Ints
+from hereish.core.types import Bools, Floats, Ints
 from hereish.errors import PointError
 from hereish.traces.faults import FAULT_REASONS, Fault, Faults, UnreadableFileError
 from hereish.traces.formats.base import Source
@@ -72,15 +72,19 @@ class Validator:
 
 def row_faults(batch: RowBatch) -> Faults:
     """The fault of each row by itself: the reader's, or one of place or time."""
-    fault = batch.fault.copy()
-    good = fault == Fault.NONE
-    lat_out = good & ~(np.abs(batch.lat) <= 90.0)
-    lon_out = good & ~(np.abs(batch.lon) <= 180.0)
+    own = place_and_time_faults(batch.lat, batch.lon, batch.at_us)
+    return np.where(batch.fault == Fault.NONE, own, batch.fault)
+
+
+def place_and_time_faults(lat: Floats, lon: Floats, at_us: Ints) -> Faults:
+    """Whether each place and time can be: on the globe, and of the years of clocks."""
+    fault = np.zeros(len(lat), dtype=np.uint8)
+    early, late = at_us < _FIRST_US, at_us > _LAST_US
+    fault[early | late] = Fault.YEAR
+    lat_out, lon_out = ~(np.abs(lat) <= 90.0), ~(np.abs(lon) <= 180.0)
     fault[lon_out] = Fault.LON_RANGE
     fault[lat_out] = Fault.LAT_RANGE
-    fault[lat_out & (np.abs(batch.lat) <= 180.0) & (np.abs(batch.lon) <= 90.0)] = Fault.SWAPPED
-    early, late = batch.at_us < _FIRST_US, batch.at_us > _LAST_US
-    fault[(early | late) & (fault == Fault.NONE)] = Fault.YEAR
+    fault[lat_out & (np.abs(lat) <= 180.0) & (np.abs(lon) <= 90.0)] = Fault.SWAPPED
     return fault
 
 

@@ -1,0 +1,233 @@
+"""A Spark data frame in, a sanitised one out; lazy, and without the RDD API, so Connect does too.
+
+Rows are put together by user, sorted, and given to `hereish.traces.arrow` on the executors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hereish.core.mechanism import PredictiveMechanism
+from hereish.errors import ParameterError
+from hereish.traces.arrow import ArrowColumns, check_keyed, sanitize_batches
+from hereish.traces.arrow import canonical_users as canonical_array
+from hereish.traces.budgets import EachTrace
+from hereish.traces.faults import FAULT_REASONS, Fault
+from hereish.traces.key_file import read_key_file
+
+try:
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+except ImportError as missing:
+    raise ImportError("Spark needs more: pip install 'hereish[spark]'") from missing
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_NOT_WHOLE = (
+    "rows of one user are in several partitions, which would give a budget to each: something "
+    "between the shuffle and here has moved rows; nothing was released"
+)
+_YEARS = ("1900-01-01 00:00:00+00:00", "2400-01-01 00:00:00+00:00")
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What an executor does with a partition. It holds the path of the key, and not the key."""
+
+    mechanism: PredictiveMechanism
+    columns: ArrowColumns
+    key_file: str
+    every_s: float | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        draws = read_key_file(self.key_file)
+        yield from sanitize_batches(
+            batches, self.mechanism, draws, self.columns, every_s=self.every_s
+        )
+
+
+@dataclass(frozen=True)
+class _Spelling:
+    """Writes users in their canonical spelling."""
+
+    user: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            at = batch.schema.get_field_index(self.user)
+            yield batch.set_column(at, self.user, canonical_array(batch.column(at)))
+
+
+def sanitize(
+    df: DataFrame,
+    mechanism: PredictiveMechanism,
+    *,
+    user: str,
+    time: str,
+    lat: str,
+    lon: str,
+    trace: str | None = None,
+    key_file: str | Path,
+    order: str | None = None,
+    partitions: int | None = None,
+    keep: Sequence[str] = (),
+    every: timedelta | None = None,
+    drop_bad: bool = False,
+    observe: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+) -> DataFrame:
+    """The rows that may be released: user, time, trace if named, lat, lon, kind, cost and `keep`.
+
+    Nothing is computed until the result is used, and however often that is, the same comes out:
+    noise is derived from the key in `key_file`, a path on every executor
+    (`hereish.traces.key_file.write_key_file` makes one). Rows of one user at one time are taken
+    by the public column `order`, else by a keyed hash. Columns of `keep` and `trace` are passed on
+    as they are: that is your choice, and they may reveal a place. Points of a user are taken at
+    least `every` so far apart, if it is given. A bad point fails the job, without being quoted, or
+    is left out with `drop_bad`; `count_bad` counts them. `observe` is given the true rows before
+    that, to count them on the way.
+
+    Guarantee: as the mechanism's, for each user, over all of `df`.
+    """
+    columns = ArrowColumns(user, time, lat, lon, trace, order, tuple(keep))
+    if key_file is None:
+        raise ParameterError(
+            "key_file is needed: Spark computes rows again, after a lost executor or for a second "
+            "action, and fresh noise would then be a second release"
+        )
+    check_keyed(mechanism, columns)
+    count = partitions if partitions is not None else _shuffle_partitions(df)
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ParameterError(f"partitions must be a whole number from 1, found {partitions!r}")
+    rows, inner = typed(df, columns)
+    rows, fault = observe(rows), fault_reason()
+    if drop_bad:
+        rows = rows.filter(fault.isNull())
+    else:
+        refused = f.raise_error(f.concat(f.lit("a point cannot be used: "), fault))
+        owner = f.when(fault.isNull(), f.col("user"))
+        rows = rows.withColumn("user", owner.otherwise(refused.cast(rows.schema["user"].dataType)))
+    by = ["user", "trace", "time"] if isinstance(mechanism.window, EachTrace) else ["user", "time"]
+    by += [] if inner.order is None else [inner.order]
+    placed = rows.repartition(count, "user").sortWithinPartitions(*by)
+    every_s = None if every is None else every.total_seconds()
+    task = _Task(mechanism, inner, str(key_file), every_s)
+    out = _guarded(placed, count).mapInArrow(task, released_schema(rows.schema, inner))
+    return out.toDF(*columns.released)
+
+
+def _guarded(placed: DataFrame, count: int) -> DataFrame:
+    """The rows, with a check on the executor that each is in the partition of its user.
+
+    The number of a partition is that of the shuffle, whatever is done with it afterwards. If
+    something splits partitions, those after it have other numbers than their users'.
+    """
+    whole = f.pmod(f.hash("user"), f.lit(count)) == f.spark_partition_id()
+    broken = f.raise_error(f.lit(_NOT_WHOLE)).cast(placed.schema["user"].dataType)
+    return placed.withColumn("user", f.when(whole, f.col("user")).otherwise(broken))
+
+
+def canonical_users(df: DataFrame, user: str) -> DataFrame:
+    """The same rows with users in the one spelling that has a budget, as texts.
+
+    "1", "1.0" and " 1" are one person. For ids that a program wrote this changes nothing and can be
+    left out: executors refuse users that are spelt in another way than this.
+    """
+    fields = [t.StructField(user, t.StringType()) if one.name == user else one for one in df.schema]
+    texts = df.withColumn(user, f.col(_quoted(user)).cast("string"))
+    return texts.mapInArrow(_Spelling(user), t.StructType(fields))
+
+
+def count_bad(df: DataFrame, *, user: str, time: str, lat: str, lon: str) -> dict[str, int]:
+    """How many points `drop_bad` leaves out, by reason. Reads all rows once."""
+    rows, _ = typed(df, ArrowColumns(user, time, lat, lon))
+    reasons = rows.select(fault_reason().alias("fault")).filter("fault is not null")
+    return {row["fault"]: row["count"] for row in reasons.groupBy("fault").count().collect()}
+
+
+def _shuffle_partitions(df: DataFrame) -> int:
+    return int(df.sparkSession.conf.get(_PARTITIONS) or 200)
+
+
+def _quoted(name: str) -> str:
+    """A column by its name, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def typed(df: DataFrame, columns: ArrowColumns) -> tuple[DataFrame, ArrowColumns]:
+    """The columns that are needed under plain names, and what those are.
+
+    Spark takes dots and backticks in a name for something else. Places are read with `try_cast`,
+    since errors of casts quote the value; what cannot be read is missing, and so bad.
+    """
+    known = df.schema
+    for name in columns.read:
+        if name not in known.names:
+            found = ", ".join(map(repr, known.names))
+            raise ParameterError(f"there is no column {name!r}; found {found}")
+    if not isinstance(known[columns.time].dataType, t.TimestampType):
+        raise ParameterError(
+            f"column {columns.time!r} must hold timestamps with a time zone, found "
+            f"{known[columns.time].dataType.simpleString()}"
+        )
+    owner = known[columns.user].dataType
+    if not isinstance(owner, (t.StringType, t.IntegralType)):
+        raise ParameterError(
+            f"column {columns.user!r} must hold texts or whole numbers, found "
+            f"{owner.simpleString()}"
+        )
+    plain = {columns.user: "user", columns.time: "time"}
+    if columns.trace is not None:
+        plain[columns.trace] = "trace"
+    plain |= {name: f"kept_{i}" for i, name in enumerate(columns.keep)}
+    if columns.order is not None:
+        plain.setdefault(columns.order, "order")
+    selected = [f.col(_quoted(given)).alias(name) for given, name in plain.items()]
+    places = {"lat": columns.lat, "lon": columns.lon}
+    for name, given in places.items():
+        selected.append(f.expr(f"try_cast({_quoted(given)} AS DOUBLE)").alias(name))
+    inner = ArrowColumns(
+        *("user", "time", "lat", "lon"),
+        trace=None if columns.trace is None else "trace",
+        order=None if columns.order is None else plain[columns.order],
+        keep=tuple(plain[name] for name in columns.keep),
+    )
+    return df.select(*selected), inner
+
+
+def fault_reason() -> Column:
+    """Why a row with plain names cannot be used, or null."""
+    user, time, lat, lon = map(f.col, ("user", "time", "lat", "lon"))
+    first, last = (f.lit(year).cast("timestamp") for year in _YEARS)
+    swapped = (f.abs(lat) <= 180) & (f.abs(lon) <= 90)
+    reason = {code: f.lit(text) for code, text in FAULT_REASONS.items()}
+    return (
+        f.when(user.isNull(), reason[Fault.USER])
+        .when(time.isNull(), reason[Fault.TIME])
+        .when(lat.isNull() | f.isnan(lat), reason[Fault.LAT])
+        .when(lon.isNull() | f.isnan(lon), reason[Fault.LON])
+        .when((f.abs(lat) > 90) & swapped, reason[Fault.SWAPPED])
+        .when(f.abs(lat) > 90, reason[Fault.LAT_RANGE])
+        .when(f.abs(lon) > 180, reason[Fault.LON_RANGE])
+        .when((time < first) | (time > last), reason[Fault.YEAR])
+    )
+
+
+def released_schema(given: t.StructType, columns: ArrowColumns) -> t.StructType:
+    """As `ArrowColumns.schema`, in Spark's words."""
+    made = {
+        columns.lat: t.DoubleType(),
+        columns.lon: t.DoubleType(),
+        "kind": t.StringType(),
+        "cost": t.DoubleType(),
+    }
+    types = {
+        name: made[name] if name in made else given[name].dataType for name in columns.released
+    }
+    return t.StructType([t.StructField(name, kind) for name, kind in types.items()])
