@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hereish.traces.arrow import ArrowColumns, sanitize_batches
+from hereish.traces.arrow import sanitize_batches
+from hereish.traces.arrow_rows import ArrowColumns
 from hereish.traces.key_file import read_key_file
 from tests.support.paths import ROOT
 from tests.support.spark import need_spark
