@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +16,9 @@ from hereish.traces.arrow import sanitize_batches
 from hereish.traces.arrow_rows import ArrowColumns
 from hereish.traces.faults import FAULT_REASONS, Fault
 from hereish.traces.key_file import read_key_file
-from tests.support.paths import ROOT
 from tests.support.spark import need_spark
 from tests.support.spark_attempts import WHOLE_DAY
+from tests.support.spark_programs import finish, start
 from tests.traces.test_arrow import people
 
 need_spark()
@@ -71,14 +68,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pq.write_table(_shuffled(spelt), made / "spelt.parquet")
     bad = table.slice(0, 3).set_column(2, "lat", pa.array([95.0, None, -91.0]))
     pq.write_table(_shuffled(pa.concat_tables([bad, table])), made / "faulty.parquet")
-    paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    command = [sys.executable, "-m", "tests.support.spark_connected", str(made)]
-    with (made / "log").open("wb") as log:
-        done = subprocess.run(  # noqa: S603  # our own
-            command, stdout=log, stderr=log, env=environment, cwd=ROOT, timeout=200, check=False
-        )
-    assert done.returncode == 0, (made / "log").read_text()[-5000:]
+    finish(start("spark_connected", made / "log", str(made)), made / "log")
     return made
 
 

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import base64
 import math
-import os
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import TypeAlias
@@ -22,9 +19,9 @@ import pytest
 from hereish.traces.arrow import sanitize_batches
 from hereish.traces.arrow_rows import ArrowColumns
 from hereish.traces.key_file import read_key_file
-from tests.support.paths import ROOT
 from tests.support.spark import need_spark
 from tests.support.spark_attempts import PRIVACY, WHOLE_DAY, recorded
+from tests.support.spark_programs import finish, start
 from tests.traces.test_arrow import MIDNIGHT_US, times
 
 need_spark()
@@ -92,14 +89,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = travels()
     pq.write_table(table, made / "before.parquet")
     pq.write_table(changed(table), made / "after.parquet")
-    paths = [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    command = [sys.executable, "-m", "tests.support.spark_replays", str(made)]
-    with (made / "log").open("wb") as log:
-        done = subprocess.run(  # noqa: S603  # our own
-            command, stdout=log, stderr=log, env=environment, cwd=ROOT, timeout=400, check=False
-        )
-    assert done.returncode == 0, (made / "log").read_text()[-5000:]
+    finish(start("spark_replays", made / "log", str(made)), made / "log")
     return made
 
 
@@ -117,9 +107,14 @@ def doubles(folder: Path, name: str) -> tuple[int, int]:
     return several, sum(len(different) > 1 for different in released.values())
 
 
-@pytest.mark.parametrize("name", ["killed", "speculated"])
+HAPPENS = {"killed": "killed", "speculated": "waited"}
+
+
+@pytest.mark.parametrize("name", HAPPENS)
 def test_tasks_that_run_again_release_the_same_bits(folder: Path, name: str) -> None:
     """An executor is killed in the middle of a task; a slow task is overtaken by a copy."""
+    happened = {path.name for path in (folder / f"{name}-attempts").iterdir()}
+    assert happened & {"killed", "waited", "waited in vain"} == {HAPPENS[name]}
     again, two_places = doubles(folder, name)
     assert again > 0, "no task ran twice, so nothing is shown"
     assert two_places == 0

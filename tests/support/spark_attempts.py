@@ -91,7 +91,8 @@ class Recorded:
                 if path.name != f"{attempt.partition}-{attempt.number}-1.parquet":
                     return
             time.sleep(0.05)
-        raise RuntimeError("there was no second attempt")
+        # An error would bring a second attempt about, though not the one that is waited for.
+        Path(self.folder, "waited in vain").touch()
 
 
 def _kill_executor() -> None:
