@@ -11,7 +11,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
@@ -246,6 +246,12 @@ class KeyedDraws:
             return sealed[: blocks.nbytes].view("<u8").reshape(blocks.shape)
 
         return encrypt
+
+    def __reduce__(self) -> NoReturn:
+        # An engine that ships its tasks would write the key to its disks with them.
+        raise TypeError(
+            "KeyedDraws hold a secret key and cannot be pickled; read it where it is used"
+        )
 
     def __repr__(self) -> str:
         return "KeyedDraws(…)"
