@@ -26,7 +26,7 @@ help:
 	@echo "make format        format the code"
 	@echo "make hooks         have ruff and mypy run before each commit"
 	@echo "make lock          renew $(CONSTRAINTS), the versions that these commands install"
-	@echo "make system-packages  install the browser for the tests with apt-get, as root"
+	@echo "make system-packages  install the browser and Java for the tests with apt-get, as root"
 	@echo "make reproduce DATA=…  the paper's case study on a data set, or on a made-up city without one"
 	@echo "make docs          build the documentation site into site/"
 	@echo "make bench         measure, and print ratios"
@@ -89,12 +89,17 @@ endif
 		$(GROUPS:%=--group %) --no-annotate --custom-compile-command "make lock" \
 		--output-file $(CONSTRAINTS) pyproject.toml
 
-# The pages are tested in a real browser. Without one those tests are skipped, and say so.
+# The pages are tested in a real browser, and Spark on a real Java. Without them those tests are
+# skipped, and say so.
 system-packages:
 	@if [ -n "$$HEREISH_CHROMIUM" ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null; \
 	then echo "== there is a browser already"; \
 	else echo "== installing chromium with apt-get"; \
 		apt-get update -qq && apt-get install -y -qq chromium >/dev/null; fi
+	@if [ -n "$$JAVA_HOME" ] || command -v java >/dev/null; \
+	then echo "== there is Java already"; \
+	else echo "== installing Java 17 with apt-get"; \
+		apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless >/dev/null; fi
 
 # DATA is what `hereish evaluate` reads; ARGS are more of its options, such as --quick.
 reproduce: $(VENV)/.all
