@@ -109,3 +109,34 @@ def test_options_that_do_not_go_together_are_refused(words: list[str], said: str
     done = hereish("sanitize", "in.parquet", "-o", "out.parquet", *words)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def test_columns_of_csv_files_are_found_by_their_names(folder: Path) -> None:
+    """In another order too; one person would otherwise be two, with two budgets."""
+    (folder / "a.csv").write_text(
+        "user,device,time,lat,lon\n"
+        + "".join(f"ada,phone,2026-05-05T1{i}:00:00Z,60.1,24.9\n" for i in range(5))
+    )
+    (folder / "b.csv").write_text(
+        "device,user,lon,lat,time\n"
+        + "".join(f"phone,ada,24.9,60.1,2026-05-05T1{i}:30:00Z\n" for i in range(5))
+    )
+    done = hereish(
+        *("sanitize", folder / "a.csv", folder / "b.csv", "-o", folder / "ab.parquet", "--json"),
+        *("--engine", "spark", "--master", "local[2]", "--key-file", folder / "key"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["users"] == 1
+    rows = pq.read_table(folder / "ab.parquet")
+    assert set(rows["user"].to_pylist()) == {"ada"}
+    assert all(55.0 < lat < 65.0 for lat in rows["lat"].to_pylist())
+    mixed = folder / "mixed"
+    mixed.mkdir()
+    for name in ("a.csv", "b.csv"):
+        (folder / name).rename(mixed / name)
+    refused = hereish(
+        *("sanitize", mixed, "-o", folder / "mixed.parquet", "--format", "csv"),
+        *("--engine", "spark", "--master", "local[2]", "--key-file", folder / "key"),
+    )
+    assert refused.returncode == 1
+    assert "same header" in refused.stderr.splitlines()[-1]

@@ -125,3 +125,11 @@ def test_what_was_not_written_for_this_mechanism_is_refused(name: str) -> None:
     StatePages(records, state).save(["a"], overspent)
     with pytest.raises(StateError, match="more than the budget"):
         StatePages(records, state).load(["a"])
+
+
+def test_a_stream_goes_on_with_its_own_key_alone() -> None:
+    records, state = StandingRecords(MECHANISMS["whole day"]), DictState()
+    StatePages(records, state, b"one")
+    StatePages(records, state, b"one")
+    with pytest.raises(StateError, match="another key"):
+        StatePages(records, state, b"another")

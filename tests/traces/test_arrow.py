@@ -283,3 +283,52 @@ def test_columns_are_checked() -> None:
 def test_nothing_in_is_nothing_out() -> None:
     table = people(1, 20).slice(0, 0)
     assert len(released(table, MECHANISMS["whole day"])) == 0
+
+
+def test_many_lanes_are_taken_in_several_turns(
+    chunks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Users with few reports each, whose runs take more room than their rows."""
+    table, m = people(200, 9), MECHANISMS["whole day"]
+    expected = released(table, m)
+    for lanes, rows in ((7, 10**6), (50, 300), (1, 64)):
+        monkeypatch.setattr(arrow, "MOST_LANES", lanes)
+        chunks(rows)
+        assert released(table, m, size=100).equals(expected)
+
+
+def test_rows_that_differ_in_their_trace_alone_have_a_public_order() -> None:
+    count = 12
+    table = pa.table(
+        {
+            "user": ["a"] * count,
+            "time": times(np.zeros(count, dtype=np.int64)),
+            "lat": np.full(count, 60.0),
+            "lon": np.full(count, 25.0),
+            "trip": [f"t{i}" for i in range(count)],
+        }
+    )
+    columns = ArrowColumns("user", "time", "lat", "lon", trace="trip")
+    m = hereish.independent(PRIVACY, reports=20)
+    back = table.take(pa.array(range(count - 1, -1, -1)))
+    assert released(table, m, columns).equals(released(back, m, columns))
+
+
+@pytest.mark.parametrize("every_s", [0.0, -5.0, math.nan, math.inf, 1e-9])
+def test_points_are_taken_some_time_apart(every_s: float) -> None:
+    with pytest.raises(ParameterError, match="apart"):
+        released(people(1, 20), MECHANISMS["whole day"], every_s=every_s)
+
+
+def test_places_do_not_order_and_traces_may_be_missing() -> None:
+    with pytest.raises(ParameterError, match="public column"):
+        ArrowColumns("user", "time", "lat", "lon", order="lat")
+    table = people(1, 20).append_column("trip", pa.array([None, "a"] * 10))
+    columns = ArrowColumns("user", "time", "lat", "lon", trace="trip")
+    assert len(released(table, MECHANISMS["whole day"], columns)) == 20
+    with pytest.raises(PointError, match="no trip"):
+        released(table, hereish.fixed_rate(PRIVACY, 5, window=EachTrace()), columns)
+    with pytest.raises(ParameterError, match="budget per trace"):
+        released(
+            people(1, 20), hereish.fixed_rate(PRIVACY, 5, window=EachTrace()), columns, every_s=60.0
+        )

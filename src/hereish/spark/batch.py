@@ -102,6 +102,8 @@ def sanitize(
             "action, and fresh noise would then be a second release"
         )
     check_keyed(mechanism, columns)
+    if df.isStreaming:
+        raise ParameterError("a stream is sanitised with hereish.spark.sanitize_stream")
     count = partitions if partitions is not None else _shuffle_partitions(df)
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ParameterError(f"partitions must be a whole number from 1, found {partitions!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,7 +138,9 @@ def _read(spark: SparkSession, inputs: Sequence[str], form: str) -> DataFrame:
     failure: str | None = None
     try:
         if form == "csv":
-            return spark.read.csv(list(inputs), header=True)
+            # By the names in each header; within a folder Spark checks that they are the same.
+            frames = [spark.read.csv(one, header=True, enforceSchema=False) for one in inputs]
+            return reduce(lambda one, other: one.unionByName(other), frames)
         return spark.read.parquet(*inputs)
     except PySparkException as broken:
         failure = broken.getCondition()
@@ -167,15 +170,18 @@ def _write(out: DataFrame, to: str, form: str, spark: SparkSession) -> None:
         else:
             out.write.parquet(to)
         return
-    except PySparkException as broken:
+    except Exception as broken:  # noqa: BLE001  # of Spark, or of Java below it
         failure = _our_text(broken)
     raise PointError(failure)
 
 
-def _our_text(broken: PySparkException) -> str:
-    if broken.getCondition() == "PATH_ALREADY_EXISTS":
+def _our_text(broken: Exception) -> str:
+    condition = broken.getCondition() if isinstance(broken, PySparkException) else None
+    if condition == "PATH_ALREADY_EXISTS":
         return "the output is there already: choose another name, or remove it"
     text = str(broken)
+    if "CSV header does not conform" in text:
+        return "CSV files of one folder must have the same header; nothing was released"
     for ours in (*FAULT_REASONS.values(), "rows of one user are in several partitions"):
         if ours in text:
             return f"a point cannot be used: {ours}; nothing was released" + (
@@ -184,4 +190,4 @@ def _our_text(broken: PySparkException) -> str:
     found = [line for line in text.splitlines() if line.startswith("hereish.errors.")]
     if found:
         return found[-1].partition(": ")[2]
-    return f"Spark failed ({broken.getCondition() or type(broken).__name__}); see its logs"
+    return f"Spark failed ({condition or type(broken).__name__}); see its logs"

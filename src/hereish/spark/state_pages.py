@@ -113,10 +113,19 @@ class StatePages:
 
     KEY, VALUE = "page INT", "users BINARY"
     _COUNT = (-1,)  # the key of the number of users
+    _KEY_CHECK = (-2,)  # and of what tells which key noise is derived from
 
-    def __init__(self, records: StandingRecords, state: MapState) -> None:
+    def __init__(self, records: StandingRecords, state: MapState, key_check: bytes = b"") -> None:
         self._records, self._state = records, state
         self._pages: dict[int, _Page] = {}  # those that were read
+        begun = state.getValue(self._KEY_CHECK)
+        if begun is None:
+            state.updateValue(self._KEY_CHECK, (key_check,))
+        elif bytes(begun[0]) != key_check:
+            raise StateError(
+                "the stream was begun with another key, and a micro-batch that is run again would "
+                "be a second release; nothing was released"
+            )
         counted = state.getValue(self._COUNT)
         self._users = 0 if counted is None else int.from_bytes(counted[0], "little")
 

@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -86,7 +87,8 @@ def sanitize_stream(
     point fails the query, without being quoted, each time it is started: `drop_bad` leaves such
     points out. The other parameters are those of `sanitize`.
 
-    Guarantee: as the mechanism's, for each user, over all that the query ever releases.
+    Guarantee: as the mechanism's, for each user, over all that this data frame ever releases. Two
+    of them in one query have two budgets: put all points of a user into one.
     """
     columns = ArrowColumns(user, time, lat, lon, trace, None, tuple(keep))
     _check_stream(df, mechanism, key_file, buckets)
@@ -140,6 +142,15 @@ def _check_stream(
     provider = df.sparkSession.conf.get(_PROVIDER, None)
     if provider is None or not provider.endswith("RocksDBStateStoreProvider"):
         raise ParameterError(f"the state of a stream needs RocksDB: set {_PROVIDER} to {_ROCKS_DB}")
+
+
+def _key_check(draws: KeyedDraws) -> bytes:
+    """Tells whether a stream was begun with this key, and nothing else about it."""
+    zero = np.zeros(1, dtype=np.int64)
+    drawn = draws.derive(
+        ["key"], zero, zero, np.zeros(1), np.zeros((1, 1)), 1, mechanism=b"stream check"
+    )
+    return drawn.tobytes()
 
 
 def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -211,13 +222,14 @@ class _BucketProcessor(StatefulProcessor):
         check_query_file(self.key_file, query, self.buckets)
         sent = [packed for frame in rows for packed in frame["packed"]]
         table = replace_foreign_errors(lambda: self._sorted(sent), PointError(_UNREADABLE))
+        draws = self.draws()
         released = sanitize_batches(
             table.to_batches(),
             self.mechanism,
-            self.draws(),
+            draws,
             self.columns,
             every_s=self.every_s,
-            standings=StatePages(self._records, self._state),
+            standings=StatePages(self._records, self._state, _key_check(draws)),
         )
         for batch in released:
             packed = _to_bytes(pa.Table.from_batches([batch]))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hereish.core.batch import POINTS, Sanitized
+from hereish.core.batch import LANES, POINTS, Sanitized
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import KeyedDraws
 from hereish.core.types import Ints, Kind
@@ -61,6 +61,8 @@ __all__ = [
 
 # A chunk: what the step takes at a time anyway.
 CHUNK_ROWS = POINTS
+# What is kept of a lane takes more than a row: of users with a report each, fewer at a time.
+MOST_LANES = 2 * LANES
 # Rows of one user at one time must be held together to be put into a public order.
 _MOST_AT_ONE_TIME = 4 * CHUNK_ROWS
 _UNREADABLE = "a batch cannot be read, or a new one cannot be made; nothing of it was released"
@@ -183,7 +185,7 @@ class BatchSanitizer:
         self._mechanism = mechanism
         self._lane_mechanism = dataclasses.replace(mechanism, window=NoReset())
         self._draws, self._columns, self._drop_bad = draws, columns, drop_bad
-        self._thinner = None if every_s is None else Thinner(round(every_s * 1e6))
+        self._thinner = None if every_s is None else Thinner.by_seconds(every_s)
         self._counts = ArrowCounts() if counts is None else counts
         self._held: list[pa.RecordBatch] = []
         self._rows = 0  # of those held
@@ -199,13 +201,19 @@ class BatchSanitizer:
             valid = replace_foreign_errors(partial(self._valid, piece), PointError(_UNREADABLE))
             self._held.append(valid)
             self._rows += self._held[-1].num_rows
-            if self._rows >= CHUNK_ROWS:
+            while self._rows >= CHUNK_ROWS:
+                before = self._rows
                 out += self._flush(last=False)
+                if self._rows == before:  # all of one time
+                    break
         return out
 
     def finish(self) -> list[pa.RecordBatch]:
         """No more rows come; the rest of what is released."""
-        return self._flush(last=True) if self._rows else []
+        out: list[pa.RecordBatch] = []
+        while self._rows:
+            out += self._flush(last=True)
+        return out
 
     def _flush(self, *, last: bool) -> list[pa.RecordBatch]:
         out, rest = replace_foreign_errors(
@@ -239,16 +247,17 @@ class BatchSanitizer:
         """What is released of these rows, and those that wait for others of the same time."""
         table = pa.Table.from_batches(held).combine_chunks()
         rows = read_rows(table, self._columns, self._mechanism)
-        rest: list[pa.RecordBatch] = []
-        if not last:
-            begins = int(np.flatnonzero(rows.new_moment)[-1])
-            rest = table.slice(begins).to_batches()
-            if begins == 0:
-                if table.num_rows > _MOST_AT_ONE_TIME:
-                    raise PointError("too many rows of one user have the same time; check the time")
-                return [], rest
-            table = table.slice(0, begins)
-            rows = rows.first(begins)
+        end = table.num_rows if last else int(np.flatnonzero(rows.new_moment)[-1])
+        lanes = lane_starts(rows)
+        if len(lanes) > MOST_LANES:
+            end = min(end, lanes.item(MOST_LANES))
+        rest = table.slice(end).to_batches()
+        if end == 0:
+            if table.num_rows > _MOST_AT_ONE_TIME:
+                raise PointError("too many rows of one user have the same time; check the time")
+            return [], rest
+        if end < table.num_rows:
+            table, rows = table.slice(0, end), rows.first(end)
         self._check_sorted(rows)
         order = self._order(table, rows)
         if order is not None:
@@ -281,8 +290,10 @@ class BatchSanitizer:
             ranked = pc.rank(table[self._columns.order], tiebreaker="dense")
             keys.append(ranked.to_numpy().astype(np.int64))
 
+        public = [n for n in (self._columns.trace, *self._columns.keep) if n is not None]
+
         def kept(tied: Ints) -> list[list[Any]]:
-            chosen = table.select(list(self._columns.keep)).take(pa.array(tied))
+            chosen = table.select(public).take(pa.array(tied))
             return [column.to_pylist() for column in chosen.columns]
 
         names = [str(name) for name in rows.users.to_pylist()]

@@ -46,6 +46,8 @@ class ArrowColumns:
         for name in self.read:
             if not isinstance(name, str):
                 raise ParameterError(f"columns have names, found {type(name).__name__}")
+        if self.order in (self.lat, self.lon):
+            raise ParameterError("order must be a public column, found a column of the places")
         written = [*self.public, self.lat, self.lon]
         if len(set(written)) < len(written) or {"kind", "cost"} & set(written):
             raise ParameterError(
@@ -133,6 +135,8 @@ def read_rows(
     )
     trace, traces = np.zeros(len(user), dtype=np.int64), None
     if isinstance(mechanism.window, EachTrace):
+        if table[str(columns.trace)].null_count:
+            raise PointError(f"a row has no {columns.trace}; nothing of its batch was released")
         trace, traces = _runs_of(table[str(columns.trace)])
     window = mechanism.window.index(at_s)
     numbers = np.zeros(len(user), dtype=np.int64) if window is None else np.asarray(window)
@@ -247,6 +251,4 @@ def find_faults(batch: pa.RecordBatch, columns: ArrowColumns) -> Faults | None:
     for code, name in missing.items():
         if batch[name].null_count:
             fault[batch[name].is_null().to_numpy(zero_copy_only=False)] = code
-    if columns.trace is not None and batch[columns.trace].null_count:
-        raise PointError(f"a row has no {columns.trace}; nothing of its batch was released")
     return fault if fault.any() else None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hereish.core.batch import Sanitized
 from hereish.core.randomness import Draws
 from hereish.core.types import Bools, Floats, Ints, Kind
-from hereish.errors import HereishError, ParameterError, PointError
+from hereish.errors import HereishError, PointError
 from hereish.traces.budgets import Budgets, EachTrace, sanitize_rows
 from hereish.traces.faults import Fault, Faults
 from hereish.traces.formats.base import Source
@@ -26,20 +26,11 @@ from hereish.traces.validate import YEAR_US, Validator, time_faults
 from hereish.traces.writing import Output, SortBounds
 
 _HARD, _EASY, _UNTESTED = map(RELEASED_KINDS.index, (Kind.HARD, Kind.EASY, Kind.UNTESTED))
-_CENTURY_S = 100 * 365.25 * 86400.0
 _NEVER = np.iinfo(np.int64).min
 
 
 class UnsortedInputError(HereishError):
     """Rows came after later ones that have been released already: they must be taken by user."""
-
-
-def _every_us(every_s: float) -> int:
-    if not 1e-3 <= every_s <= _CENTURY_S:
-        raise ParameterError(
-            f"points are taken from a millisecond to a century apart, found {every_s:g} seconds"
-        )
-    return round(every_s * 1e6)
 
 
 class Pipeline:
@@ -60,7 +51,7 @@ class Pipeline:
         self._draws = draws
         self._validator = validator
         self._out = out
-        self._thinner = None if every_s is None else Thinner(_every_us(every_s))
+        self._thinner = None if every_s is None else Thinner.by_seconds(every_s)
         self._order = order
         self._budget_per_trace = isinstance(budgets.mechanism.window, EachTrace)
         self._ids = Numbering(out)

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from hereish.core.types import Bools, Ints
+from hereish.errors import ParameterError
 
 _NEVER = np.iinfo(np.int64).min
+_SHORTEST_S, _LONGEST_S = 1e-3, 100 * 365.25 * 86400.0
 
 
 class Thinner:
@@ -16,6 +18,15 @@ class Thinner:
 
     Tables may come in batches. Rows before what was kept already are thinned separately.
     """
+
+    @classmethod
+    def by_seconds(cls, every_s: float) -> Thinner:
+        """Rows at least so many seconds apart."""
+        if not _SHORTEST_S <= every_s <= _LONGEST_S:
+            raise ParameterError(
+                f"points are taken from a millisecond to a century apart, found {every_s:g} seconds"
+            )
+        return cls(round(every_s * 1e6))
 
     def __init__(self, every_us: int) -> None:
         self._every_us = every_us
