@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -19,6 +19,7 @@ from hereish import (
     Every,
     Line,
     NoiseFirst,
+    NoReset,
     Paced,
     PlaceMemory,
     Plan,
@@ -80,6 +81,10 @@ MECHANISMS = {
     "paced": (build(), HALF_HOURS),
     "four places, coarse grid": (build(space=Places(4, grid=3)), HALF_HOURS),
     "by reports": (build(paced(reports=3, per_report=0.5)), HALF_HOURS),
+    "by reports, for ever": (
+        build(replace(paced(reports=3, per_report=0.5), window=NoReset())),
+        HALF_HOURS,
+    ),
     "windows": (build(window=Every(timedelta(minutes=50))), HALF_HOURS),
     "after a silence": (build(), DAYS_APART),
     "mean": (build(prediction=Mean()), HALF_HOURS),
@@ -110,15 +115,16 @@ def test_every_run_is_as_private_as_its_released_costs_say(name: str) -> None:
 def test_the_cases_reach_what_they_are_meant_to_reach() -> None:
     runs = {
         name: all_runs(*MECHANISMS[name])
-        for name in ("paced", "by reports", "mean", "mean, skipping")
+        for name in ("paced", "by reports", "by reports, for ever", "mean", "mean, skipping")
     }
-    for name in ("paced", "mean"):
+    for name in ("paced", "by reports", "mean"):
         assert (runs[name].field("released") == 1.0).all()
         moved = runs[name].field("value")
         assert len(np.unique(runs[name].field("eps_noise"))) > 5, "the pace follows the outcomes"
         assert np.isfinite(moved).all()
-    assert (runs["by reports"].field("released")[:, :3] == 1.0).all()
-    assert (runs["by reports"].field("released")[:, 3] == 0.0).any()
+    for_ever = runs["by reports, for ever"].field("released")
+    assert (for_ever[:, :3] == 1.0).all()
+    assert (for_ever[:, 3] == 0.0).any()
     assert (runs["mean, skipping"].field("threshold") == np.inf).any()
 
 

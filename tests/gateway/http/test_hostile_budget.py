@@ -26,7 +26,9 @@ HEARD = {
 @contextmanager
 def spent(folder: Path, **settings: Any) -> Iterator[tuple[Hostile, dict[str, Any]]]:
     """A server with a user whose budget has ended, and the last that was released."""
-    with hostile(folder, "alice", "bob", reports=2, mechanism="independent", **settings) as stage:
+    # One budget for ever: an hour ago may have been yesterday.
+    policy = {"reports": 2, "mechanism": "independent", "window": "none", **settings}
+    with hostile(folder, "alice", "bob", **policy) as stage:
         more_tokens(stage, "alice", "friend", show_release=True)
         began_s = time.time() - 3600
         told = [body_of(stage.report(at=began_s + step)) for step in range(3)]
