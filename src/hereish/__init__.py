@@ -26,9 +26,10 @@ from hereish.core.pacing import Paced, Quiet, Steady, Tolerance
 from hereish.core.places import PlaceMemory
 from hereish.core.prediction import Parrot, Past, Prediction, Tracker, lift, prediction
 from hereish.core.presets import PresetNumbers, steady, whole_day
+from hereish.core.prior import Prior
 from hereish.core.privacy import Privacy
 from hereish.core.randomness import KeyedDraws, SecureDraws, SeededDraws
-from hereish.core.remap import Prior, PriorRemap, Remap
+from hereish.core.remap import PriorRemap, Remap
 from hereish.core.run import Run
 from hereish.core.session import Report, Session
 from hereish.core.settings import MechanismSettings

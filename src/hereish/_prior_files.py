@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hereish.core.remap import Prior
+from hereish.core.prior import Prior
 from hereish.core.types import Floats
 from hereish.errors import ParameterError
 

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hereish._prior_files import load_prior, read_columns, read_raster, read_table, save_prior
+from hereish.core.prior import Prior
 from hereish.core.privacy import positive
-from hereish.core.remap import METRES_PER_DEGREE, Prior
+from hereish.core.remap import METRES_PER_DEGREE
 from hereish.core.types import Floats, Ints
 from hereish.errors import ParameterError
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import hereish
 from hereish.core.fingerprint import fingerprint
-from hereish.core.remap import METRES_PER_DEGREE, Prior, PriorRemap
+from hereish.core.prior import Prior
+from hereish.core.remap import METRES_PER_DEGREE, PriorRemap
 from hereish.core.types import Floats
 from hereish.errors import ParameterError
 

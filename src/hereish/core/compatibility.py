@@ -1,4 +1,4 @@
-"""Parts tried on made-up points when a mechanism is put together: misfits are found then."""
+"""Parts looked at, and tried on made-up points, when a mechanism is put together."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hereish.core.decision import Question
+from hereish.core.decision import (
+    ClosenessFunction,
+    Decision,
+    FunctionTest,
+    Question,
+    TestThenNoise,
+)
 from hereish.core.noise_first import NoiseFirst
 from hereish.core.part_calls import OUR_SPACES
+from hereish.core.parts import check_declared, declared
 from hereish.core.places import PlaceMemory
+from hereish.core.prediction import Prediction, Tracker
 from hereish.core.remap import PriorRemap
 from hereish.core.run import Run
 from hereish.core.spaces import Space, Sphere
@@ -110,3 +118,37 @@ def _check_has_unrounded_noise(space: Space) -> None:
         f"NoiseFirst needs a space with a method unrounded_noise(x, eps, u), of which noise is the "
         f"snap, found none in {kind.__name__}; add it, or use hereish.LaplaceTest"
     )
+
+
+def declared_decision(decision: Decision | ClosenessFunction) -> Decision:
+    """A decision whose declarations were looked at; a plain function as a closeness test."""
+    decider = declared(decision, "closeness test", FunctionTest, "uniforms", "private")
+    kind = type(decider)
+    if isinstance(decider, TestThenNoise):
+        for name in ("costs", "decide"):
+            if getattr(kind, name) is not getattr(TestThenNoise, name) or name in vars(decider):
+                raise PartError(
+                    f"a closeness test must not have a {name} of its own, found one in "
+                    f"{kind.__name__}; what else decides is a hereish.Decision of its own"
+                )
+    elif not (hasattr(kind, "costs") and hasattr(kind, "decide")):
+        raise PartError(
+            f"{kind.__name__} must derive from hereish.TestThenNoise if it is a closeness test, or "
+            "else have the methods costs and decide of a hereish.Decision"
+        )
+    return decider  # type: ignore[no-any-return]  # that it is one was checked
+
+
+def declared_tracker(prediction: Prediction) -> Tracker | None:
+    """The prediction, if it is one that learns."""
+    if not isinstance(prediction, Tracker):
+        return None
+    check_declared(prediction, "prediction", "width", "reach")
+    return prediction
+
+
+def own_decision(decider: Decision) -> type[Any] | None:
+    """The class of hereish whose `costs` and `decide` the step calls; None for any other."""
+    if isinstance(decider, TestThenNoise):  # which was checked to have no others
+        return TestThenNoise
+    return NoiseFirst if type(decider) is NoiseFirst else None

@@ -22,16 +22,19 @@ from hereish.core.budget import (
     FixedUtility,
     FunctionManager,
 )
-from hereish.core.compatibility import check_parts_fit
+from hereish.core.compatibility import (
+    check_parts_fit,
+    declared_decision,
+    declared_tracker,
+    own_decision,
+)
 from hereish.core.decision import (
     ClosenessFunction,
     Decision,
-    FunctionTest,
     LaplaceTest,
     TestThenNoise,
 )
 from hereish.core.fingerprint import fingerprint, number_of
-from hereish.core.noise_first import NoiseFirst
 from hereish.core.parts import check_declared, check_methods, declared
 from hereish.core.prediction import (
     FunctionPrediction,
@@ -40,7 +43,7 @@ from hereish.core.prediction import (
     PredictionFunction,
     Tracker,
 )
-from hereish.core.privacy import Privacy, positive
+from hereish.core.privacy import Privacy, check_one_report_fits, positive
 from hereish.core.remap import Remap
 from hereish.core.run import Run
 from hereish.core.skip import FunctionSkipRule, SkipFunction, SkipRule
@@ -124,7 +127,7 @@ class PredictiveMechanism:
             parts.append(declared(self.skip, "skip rule", FunctionSkipRule, _HISTORY))
         if self.remap is not None:
             check_declared(self.remap, "remapping", "name", "max_shift")
-        decider = _declared_decision(self.decision)
+        decider = declared_decision(self.decision)
         space = self.space
         check_declared(space, "space", "coordinates", "uniforms", "claim_factor", "unit")
         check_declared(space, "space", "smallest_eps", "private")
@@ -133,10 +136,10 @@ class PredictiveMechanism:
             "window": as_window(self.window),
             "bound": Bound(self.privacy.eps_per_m),
             "decider": decider,
-            "own_decision": _own_decision(decider),
+            "own_decision": own_decision(decider),
             "uniforms": decider.uniforms + space.uniforms,
             "memory": prediction.memory,
-            "tracker": _declared_tracker(prediction),
+            "tracker": declared_tracker(prediction),
             "needs_history": any(part.needs_history for part in parts),
             "smallest_eps": float(space.smallest_eps),
         }
@@ -344,40 +347,6 @@ def _one_of(
     return LaplaceTest() if chosen is None else chosen
 
 
-def _declared_decision(decision: Decision | ClosenessFunction) -> Decision:
-    """A decision whose declarations were looked at; a plain function as a closeness test."""
-    decider = declared(decision, "closeness test", FunctionTest, "uniforms", "private")
-    kind = type(decider)
-    if isinstance(decider, TestThenNoise):
-        for name in ("costs", "decide"):
-            if getattr(kind, name) is not getattr(TestThenNoise, name) or name in vars(decider):
-                raise PartError(
-                    f"a closeness test must not have a {name} of its own, found one in "
-                    f"{kind.__name__}; what else decides is a hereish.Decision of its own"
-                )
-    elif not (hasattr(kind, "costs") and hasattr(kind, "decide")):
-        raise PartError(
-            f"{kind.__name__} must derive from hereish.TestThenNoise if it is a closeness test, or "
-            "else have the methods costs and decide of a hereish.Decision"
-        )
-    return decider  # type: ignore[no-any-return]  # that it is one was checked
-
-
-def _declared_tracker(prediction: Prediction) -> Tracker | None:
-    """The prediction, if it is one that learns."""
-    if not isinstance(prediction, Tracker):
-        return None
-    check_declared(prediction, "prediction", "width", "reach")
-    return prediction
-
-
-def _own_decision(decider: Decision) -> type[Any] | None:
-    """The class of hereish whose `costs` and `decide` the step calls; None for any other."""
-    if isinstance(decider, TestThenNoise):  # which was checked to have no others
-        return TestThenNoise
-    return NoiseFirst if type(decider) is NoiseFirst else None
-
-
 def check_accuracy_or_reports(accuracy: object | None, reports: object | None) -> None:
     """Refuse settings that say both how accurate and how many, or neither."""
     if (accuracy is None) == (reports is None):
@@ -396,7 +365,7 @@ def _constants(
     delta: float,
     expected: float,
 ) -> Constants:
-    test = _declared_decision(decision)
+    test = declared_decision(decision)
     if not isinstance(test, TestThenNoise):
         raise PartError(
             "this mechanism needs a closeness test (a hereish.TestThenNoise, or a function in "
@@ -414,16 +383,6 @@ def _constants(
             stacklevel=3,
         )
     return constants
-
-
-def check_one_report_fits(privacy: Privacy, c_noise: float, accuracy: float) -> None:
-    """Refuse an accuracy of which the whole budget does not pay for one report."""
-    if c_noise / accuracy > privacy.eps_per_m:
-        raise ParameterError(
-            f"one report of accuracy {accuracy:g} m costs {c_noise / accuracy:.4g} per metre and "
-            f"the whole budget is {privacy.eps_per_m:.4g} per metre; ask for "
-            f"{c_noise / privacy.eps_per_m:.4g} m or more, or for less privacy"
-        )
 
 
 def _whole(name: str, value: int) -> int:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import time, timedelta
 
-from hereish.core.mechanism import OnExhausted, PredictiveMechanism, check_one_report_fits
+from hereish.core.mechanism import OnExhausted, PredictiveMechanism
 from hereish.core.noise_first import NoiseFirst
 from hereish.core.pacing import Paced, Quiet, Steady, Tolerance
 from hereish.core.parts import check_declared
 from hereish.core.places import PlaceMemory
 from hereish.core.prediction import Prediction, PredictionFunction
-from hereish.core.privacy import Privacy, positive
+from hereish.core.privacy import Privacy, check_one_report_fits, positive
 from hereish.core.remap import Remap
 from hereish.core.spaces import Line, Plane, Space, Sphere
 from hereish.core.step import check_grid

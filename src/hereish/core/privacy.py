@@ -52,3 +52,13 @@ class Privacy:
             f"whatever is released is at most {math.exp(min(self.level, 700.0)):.4g} times as "
             f"likely from one trace as from any other that stays within {self.radius_m:g} m of it"
         )
+
+
+def check_one_report_fits(privacy: Privacy, c_noise: float, accuracy: float) -> None:
+    """Refuse an accuracy of which the whole budget does not pay for one report."""
+    if c_noise / accuracy > privacy.eps_per_m:
+        raise ParameterError(
+            f"one report of accuracy {accuracy:g} m costs {c_noise / accuracy:.4g} per metre and "
+            f"the whole budget is {privacy.eps_per_m:.4g} per metre; ask for "
+            f"{c_noise / privacy.eps_per_m:.4g} m or more, or for less privacy"
+        )
