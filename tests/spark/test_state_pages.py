@@ -21,12 +21,12 @@ from tests.support.spark_stream_stage import (
     PRIVACY,
     cut_by_time,
     expected_rows,
-    need_spark,
+    need_streams,
     people_points,
     table_rows,
 )
 
-need_spark()
+need_streams()
 
 from hereish.spark.state_pages import StandingRecords, StatePages  # noqa: E402
 

@@ -25,7 +25,7 @@ from tests.support.spark_stream_stage import (
     contents,
     cut_by_time,
     expected_rows,
-    need_spark,
+    need_streams,
     people_points,
     points_table,
     released_rows,
@@ -35,7 +35,7 @@ from tests.support.spark_stream_stage import (
     write_pieces,
 )
 
-need_spark()
+need_streams()
 
 from pyspark.errors import StreamingQueryException  # noqa: E402
 

@@ -24,14 +24,14 @@ from tests.support.paths import ROOT
 from tests.support.spark_stream_stage import (
     cut_by_time,
     expected_rows,
-    need_spark,
+    need_streams,
     people_points,
     released_rows,
     secrets_in,
     write_pieces,
 )
 
-need_spark()
+need_streams()
 
 _PATIENCE_S = 100.0
 # The micro-batch in which each start after the first is killed: also the same one twice.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import math
 import os
-import shutil
 import struct
 import sys
 import warnings
@@ -23,6 +22,7 @@ import pytest
 from hereish import Day, Every, Privacy, fixed_utility, whole_day
 from hereish.traces.arrow import ArrowColumns, sanitize_batches
 from hereish.traces.key_file import read_key_file
+from tests.support.spark import need_spark
 
 PRIVACY = Privacy(math.log(10.0), 100.0)
 MECHANISMS = {
@@ -36,12 +36,11 @@ START_US = 1_700_000_000_000_000
 _TOWN = 60.17, 24.94
 
 
-def need_spark() -> None:
+def need_streams() -> None:
     """Skip the module where streams of Spark cannot run."""
-    for needed in ("pyspark", "pandas", "google.protobuf.descriptor"):
-        pytest.importorskip(needed, reason=f"Spark streams are not tested: there is no {needed}")
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        pytest.skip("Spark streams are not tested: there is no Java", allow_module_level=True)
+    need_spark()
+    for needed in ("pandas", "google.protobuf.descriptor"):
+        pytest.importorskip(needed, reason=f"streams of Spark need {needed}")
 
 
 def stream_session(cores: int) -> Any:

@@ -332,3 +332,14 @@ def test_places_do_not_order_and_traces_may_be_missing() -> None:
         released(
             people(1, 20), hereish.fixed_rate(PRIVACY, 5, window=EachTrace()), columns, every_s=60.0
         )
+
+
+def test_what_has_failed_does_not_go_on() -> None:
+    table = people(2, 20)
+    sanitizer = arrow.BatchSanitizer(MECHANISMS["whole day"], KEY, COLUMNS)
+    bad = table.set_column(2, "lat", pa.array(np.full(40, 95.0))).to_batches()[0]
+    with pytest.raises(PointError):
+        sanitizer.push(bad)
+    for again in (sanitizer.finish, lambda: sanitizer.push(table.to_batches()[0])):
+        with pytest.raises(ParameterError, match="begin anew"):
+            again()

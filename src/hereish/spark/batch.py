@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
-_NOT_WHOLE = (
+NOT_WHOLE = (
     "rows of one user are in several partitions, which would give a budget to each: something "
     "between the shuffle and here has moved rows; nothing was released"
 )
@@ -108,13 +108,7 @@ def sanitize(
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ParameterError(f"partitions must be a whole number from 1, found {partitions!r}")
     rows, inner = typed(df, columns)
-    rows, fault = observe(rows), fault_reason()
-    if drop_bad:
-        rows = rows.filter(fault.isNull())
-    else:
-        refused = f.raise_error(f.concat(f.lit("a point cannot be used: "), fault))
-        owner = f.when(fault.isNull(), f.col("user"))
-        rows = rows.withColumn("user", owner.otherwise(refused.cast(rows.schema["user"].dataType)))
+    rows = usable(observe(rows), drop_bad)
     by = ["user", "trace", "time"] if isinstance(mechanism.window, EachTrace) else ["user", "time"]
     by += [] if inner.order is None else [inner.order]
     placed = rows.repartition(count, "user").sortWithinPartitions(*by)
@@ -131,7 +125,7 @@ def _guarded(placed: DataFrame, count: int) -> DataFrame:
     something splits partitions, those after it have other numbers than their users'.
     """
     whole = f.pmod(f.hash("user"), f.lit(count)) == f.spark_partition_id()
-    broken = f.raise_error(f.lit(_NOT_WHOLE)).cast(placed.schema["user"].dataType)
+    broken = f.raise_error(f.lit(NOT_WHOLE)).cast(placed.schema["user"].dataType)
     return placed.withColumn("user", f.when(whole, f.col("user")).otherwise(broken))
 
 
@@ -142,7 +136,7 @@ def canonical_users(df: DataFrame, user: str) -> DataFrame:
     left out: executors refuse users that are spelt in another way than this.
     """
     fields = [t.StructField(user, t.StringType()) if one.name == user else one for one in df.schema]
-    texts = df.withColumn(user, f.col(_quoted(user)).cast("string"))
+    texts = df.withColumn(user, f.col(quoted(user)).cast("string"))
     return texts.mapInArrow(_Spelling(user), t.StructType(fields))
 
 
@@ -157,7 +151,7 @@ def _shuffle_partitions(df: DataFrame) -> int:
     return int(df.sparkSession.conf.get(_PARTITIONS) or 200)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     """A column by its name, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"
 
@@ -190,10 +184,10 @@ def typed(df: DataFrame, columns: ArrowColumns) -> tuple[DataFrame, ArrowColumns
     plain |= {name: f"kept_{i}" for i, name in enumerate(columns.keep)}
     if columns.order is not None:
         plain.setdefault(columns.order, "order")
-    selected = [f.col(_quoted(given)).alias(name) for given, name in plain.items()]
+    selected = [f.col(quoted(given)).alias(name) for given, name in plain.items()]
     places = {"lat": columns.lat, "lon": columns.lon}
     for name, given in places.items():
-        selected.append(f.expr(f"try_cast({_quoted(given)} AS DOUBLE)").alias(name))
+        selected.append(f.expr(f"try_cast({quoted(given)} AS DOUBLE)").alias(name))
     inner = ArrowColumns(
         *("user", "time", "lat", "lon"),
         trace=None if columns.trace is None else "trace",
@@ -201,6 +195,16 @@ def typed(df: DataFrame, columns: ArrowColumns) -> tuple[DataFrame, ArrowColumns
         keep=tuple(plain[name] for name in columns.keep),
     )
     return df.select(*selected), inner
+
+
+def usable(rows: DataFrame, drop_bad: bool) -> DataFrame:
+    """The rows with plain names that can be used; any other fails the job, or is left out."""
+    fault, user = fault_reason(), f.col("user")
+    if drop_bad:
+        return rows.filter(fault.isNull())
+    refused = f.raise_error(f.concat(f.lit("a point cannot be used: "), fault))
+    owner = f.when(fault.isNull(), user).otherwise(refused.cast(rows.schema["user"].dataType))
+    return rows.withColumn("user", owner)
 
 
 def fault_reason() -> Column:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.types import Kind
 from hereish.errors import ParameterError, PointError
-from hereish.spark.batch import canonical_users, fault_reason, sanitize
+from hereish.spark.batch import (
+    NOT_WHOLE,
+    canonical_users,
+    fault_reason,
+    quoted,
+    sanitize,
+)
 from hereish.traces.columns import Columns
 from hereish.traces.faults import FAULT_REASONS
 from hereish.traces.guarantee import describe_guarantee
@@ -83,7 +89,7 @@ def sanitize_files(
         observe=lambda rows: rows.observe(read, f.count(f.lit(1)).alias("points"), *bad),
     ).observe(written, *kinds)
     guarantee = describe_guarantee(mechanism, draws, columns, "public")
-    _write(out, to, to_form, spark)
+    _write(out, to, to_form)
     if Path(to).is_dir():
         about = json.dumps(guarantee.as_dict(), indent=2) + "\n"
         (Path(to) / METADATA_NAME).write_text(about, encoding="utf-8")
@@ -143,13 +149,13 @@ def _read(spark: SparkSession, inputs: Sequence[str], form: str) -> DataFrame:
             return reduce(lambda one, other: one.unionByName(other), frames)
         return spark.read.parquet(*inputs)
     except PySparkException as broken:
-        failure = broken.getCondition()
+        failure = _condition(broken)
     raise PointError(f"{', '.join(inputs)}: Spark cannot read it ({failure})")
 
 
 def _as_time(df: DataFrame, name: str) -> Column:
     """Times with a zone; texts that cannot be read are missing, and so bad."""
-    column, kind = f.col("`" + name.replace("`", "``") + "`"), df.schema[name].dataType
+    column, kind = f.col(quoted(name)), df.schema[name].dataType
     if isinstance(kind, t.TimestampType):
         return column
     if isinstance(kind, t.TimestampNTZType):
@@ -161,7 +167,7 @@ def _as_time(df: DataFrame, name: str) -> Column:
     )
 
 
-def _write(out: DataFrame, to: str, form: str, spark: SparkSession) -> None:
+def _write(out: DataFrame, to: str, form: str) -> None:
     """Errors of Spark hold plans and rows: only their name, or our own text, is passed on."""
     failure: str | None = None
     try:
@@ -175,17 +181,29 @@ def _write(out: DataFrame, to: str, form: str, spark: SparkSession) -> None:
     raise PointError(failure)
 
 
+def _condition(broken: Exception) -> str | None:
+    """The name that Spark has for an error; its text may quote rows."""
+    if not isinstance(broken, PySparkException):
+        return None
+    if hasattr(broken, "getCondition"):
+        return broken.getCondition()
+    return broken.getErrorClass()  # Spark 3.5
+
+
 def _our_text(broken: Exception) -> str:
-    condition = broken.getCondition() if isinstance(broken, PySparkException) else None
+    condition = _condition(broken)
     if condition == "PATH_ALREADY_EXISTS":
         return "the output is there already: choose another name, or remove it"
     text = str(broken)
     if "CSV header does not conform" in text:
         return "CSV files of one folder must have the same header; nothing was released"
-    for ours in (*FAULT_REASONS.values(), "rows of one user are in several partitions"):
-        if ours in text:
-            return f"a point cannot be used: {ours}; nothing was released" + (
-                " (--drop-bad leaves such points out)"
+    if NOT_WHOLE in text:
+        return NOT_WHOLE
+    for reason in FAULT_REASONS.values():
+        if reason in text:
+            return (
+                f"a point cannot be used: {reason}; nothing was released (--drop-bad leaves such "
+                "points out)"
             )
     found = [line for line in text.splitlines() if line.startswith("hereish.errors.")]
     if found:

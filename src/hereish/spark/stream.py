@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import KeyedDraws
 from hereish.errors import ParameterError, PointError
-from hereish.spark.batch import fault_reason, released_schema, typed
+from hereish.spark.batch import released_schema, typed, usable
 from hereish.spark.query_file import check_query_file
 from hereish.spark.state_pages import StandingRecords, StatePages, groups
 from hereish.traces.arrow import CHUNK_ROWS, ArrowColumns, check_keyed, sanitize_batches
@@ -94,15 +94,9 @@ def sanitize_stream(
     _check_stream(df, mechanism, key_file, buckets)
     check_keyed(mechanism, columns)
     rows, inner = typed(df, columns)
-    fault, owner = fault_reason(), f.col("user")
-    if drop_bad:
-        rows = rows.filter(fault.isNull())
-    else:
-        broken = f.raise_error(f.concat(f.lit("a point cannot be used: "), fault))
-        checked = f.when(fault.isNull(), owner).otherwise(broken.cast(rows.schema["user"].dataType))
-        rows = rows.withColumn("user", checked)
+    rows = usable(rows, drop_bad)
     # By the text, so that a user stays in the bucket if the column's type changes.
-    number = f.pmod(f.hash(owner.cast("string")), f.lit(buckets))
+    number = f.pmod(f.hash(f.col("user").cast("string")), f.lit(buckets))
     every_s = None if every is None else every.total_seconds()
     processor = _BucketProcessor(mechanism, inner, str(key_file), every_s, buckets)
     released = (

@@ -24,7 +24,6 @@ from hereish.traces.budgets import EachTrace, tie_breaker
 from hereish.traces.faults import FAULT_REASONS, Fault
 from hereish.traces.foreign_errors import replace_foreign_errors
 from hereish.traces.lane_rounds import LaneRounds, put_runs, writable_copy
-from hereish.traces.names import canonical_name
 from hereish.traces.order import public_order
 from hereish.traces.standing import NEVER, LastUser, Standing, Standings
 from hereish.traces.table import RELEASED_KINDS
@@ -40,6 +39,8 @@ from hereish.traces.arrow_columns import take_arrow_rows
 from hereish.traces.arrow_rows import (
     ArrowColumns,
     OrderedRows,
+    canonical_users,
+    check_keyed,
     check_types,
     find_faults,
     is_canonical,
@@ -132,31 +133,10 @@ def _pushed(
     yield from sanitizer.finish()
 
 
-def check_keyed(mechanism: PredictiveMechanism, columns: ArrowColumns) -> None:
-    """Refuse a mechanism that cannot be used with batches, before any is read."""
-    names = [coordinate.name for coordinate in mechanism.space.coordinates]
-    if names != ["latitude", "longitude"]:
-        raise ParameterError(
-            f"batches hold latitudes and longitudes; the mechanism's space has {', '.join(names)}"
-        )
-    if isinstance(mechanism.window, EachTrace) and columns.trace is None:
-        raise ParameterError("a budget per trace needs the column of the traces")
-    if not mechanism.fingerprint:  # raises for parts that keyed draws cannot tell apart
-        raise PartError("the mechanism has no fingerprint")
-
-
-def canonical_users(users: pa.Array) -> pa.Array:
-    """Users in the one spelling that has a budget, as texts: do this before rows are sorted."""
-    encoded = pc.dictionary_encode(users)
-    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    spelt = [None if n is None else canonical_name(n) for n in encoded.dictionary.to_pylist()]
-    return pa.array(spelt, pa.string()).take(encoded.indices)
-
-
 class BatchSanitizer:
     """Goes through sorted rows, a chunk at a time: for engines that push batches.
 
-    `sanitize_batches` says what the arguments are. If it raises, nothing may go on with it.
+    `sanitize_batches` says what the arguments are. Once it has failed it takes nothing more.
     """
 
     def __init__(
@@ -189,12 +169,14 @@ class BatchSanitizer:
         self._counts = ArrowCounts() if counts is None else counts
         self._held: list[pa.RecordBatch] = []
         self._rows = 0  # of those held
+        self._sound = True  # no batch has failed
         self._last_owner: list[str | int] | None = None
         self._whole = standings is None  # all rows of a user come in this call
         self._standings = standings or LastUser(self._lane_mechanism)
 
     def push(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """The next rows; what can be released by now."""
+        self._begin()
         out: list[pa.RecordBatch] = []
         for first in range(0, batch.num_rows, CHUNK_ROWS):
             piece = batch.slice(first, CHUNK_ROWS)
@@ -206,14 +188,23 @@ class BatchSanitizer:
                 out += self._flush(last=False)
                 if self._rows == before:  # all of one time
                     break
+        self._sound = True
         return out
 
     def finish(self) -> list[pa.RecordBatch]:
         """No more rows come; the rest of what is released."""
+        self._begin()
         out: list[pa.RecordBatch] = []
         while self._rows:
             out += self._flush(last=True)
+        self._sound = True
         return out
+
+    def _begin(self) -> None:
+        """Refuse to go on after a failure: rows that were paid for would be paid for again."""
+        if not self._sound:
+            raise ParameterError("an earlier batch failed: begin anew, with all rows")
+        self._sound = False
 
     def _flush(self, *, last: bool) -> list[pa.RecordBatch]:
         out, rest = replace_foreign_errors(

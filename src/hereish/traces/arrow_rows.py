@@ -10,7 +10,7 @@ import numpy as np
 
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.types import Bools, Floats, Ints
-from hereish.errors import ParameterError, PointError
+from hereish.errors import ParameterError, PartError, PointError
 from hereish.traces.budgets import EachTrace
 from hereish.traces.faults import Fault, Faults
 from hereish.traces.names import canonical_name
@@ -82,6 +82,27 @@ class ArrowColumns:
         return pa.schema(
             [(name, made.get(name) or given.field(name).type) for name in self.released]
         )
+
+
+def check_keyed(mechanism: PredictiveMechanism, columns: ArrowColumns) -> None:
+    """Refuse a mechanism that cannot be used with batches, before any is read."""
+    names = [coordinate.name for coordinate in mechanism.space.coordinates]
+    if names != ["latitude", "longitude"]:
+        raise ParameterError(
+            f"batches hold latitudes and longitudes; the mechanism's space has {', '.join(names)}"
+        )
+    if isinstance(mechanism.window, EachTrace) and columns.trace is None:
+        raise ParameterError("a budget per trace needs the column of the traces")
+    if not mechanism.fingerprint:  # raises for parts that keyed draws cannot tell apart
+        raise PartError("the mechanism has no fingerprint")
+
+
+def canonical_users(users: pa.Array) -> pa.Array:
+    """Users in the one spelling that has a budget, as texts: do this before rows are sorted."""
+    encoded = pc.dictionary_encode(users)
+    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    spelt = [None if n is None else canonical_name(n) for n in encoded.dictionary.to_pylist()]
+    return pa.array(spelt, pa.string()).take(encoded.indices)
 
 
 class OrderedRows(NamedTuple):
