@@ -38,7 +38,7 @@ QUICK = (
 # run is not measured.
 SLOW = (
     "docs/*.md",
-    "tests/test_forecast.py",
+    "tests/test_forecast*.py",
     "tests/test_lbs_promise.py",
     "tests/core/contract/test_bound.py",
     "tests/core/contract/test_same_bits*.py",

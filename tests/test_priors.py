@@ -221,7 +221,6 @@ def test_without_rasterio_a_geotiff_says_what_to_install(
         priors.prior_from_raster(tmp_path / "people.tif")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("rasterio") is None, reason="needs rasterio")
 def test_a_geotiff_is_the_ascii_grid_of_the_same_numbers(tmp_path: Path) -> None:
     rasterio = importlib.import_module("rasterio")
     with rasterio.open(

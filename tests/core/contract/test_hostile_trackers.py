@@ -1,4 +1,4 @@
-"""Predictions that learn, and remappings, attacked: they write, keep, fail and answer nonsense.
+"""Predictions that learn, attacked: they write, keep, fail and answer nonsense.
 
 They are given public data and noise that may be released, so whatever they answer is
 post-processing. What they must not do is change what was released or spent, release a point off
@@ -19,7 +19,6 @@ import pytest
 
 from hereish import (
     BudgetExhaustedError,
-    Line,
     NoiseFirst,
     Parrot,
     PartError,
@@ -30,15 +29,13 @@ from hereish import (
     Run,
     Session,
     SkipBySpeed,
-    Sphere,
     Tracker,
     sanitize,
-    whole_day,
 )
 from hereish.core.step import decide, prepare
 from hereish.core.types import Bools, Floats, Ints, PerLane
 from hereish.testing import FixedDraws
-from tests.support.whole_days import PRIVACY, SPACES, live, people, presets, uniforms
+from tests.support.whole_days import SPACES, people, presets, uniforms
 
 START = datetime(2026, 5, 5, 12, tzinfo=UTC)
 TOTAL = 0.02
@@ -71,6 +68,18 @@ class Own(Tracker):
         self, run: Run, lanes: Ints, at_s: Floats, fresh: Floats, eps_noise: PerLane, /
     ) -> Any:
         return self.answer(run, lanes, at_s, fresh, eps_noise)
+
+
+@dataclass(frozen=True)
+class OwnRemap:
+    """A remapping of a user's own."""
+
+    answer: Callable[[Floats, PerLane], Any]
+    name: Any = "mine"
+    max_shift: float = 1.0
+
+    def __call__(self, z: Floats, eps: PerLane) -> Any:
+        return self.answer(z, eps)
 
 
 def always_hard(run: Run, at_s: Floats, /) -> Plan:
@@ -385,70 +394,3 @@ def test_a_manager_that_asks_for_no_test_repeats_the_last_release() -> None:
     easy = np.flatnonzero(out.kind == "easy")
     assert len(easy) > 10
     np.testing.assert_array_equal(out.value[easy], out.value[easy - 1] + 1000.0)
-
-
-# Remappings.
-
-
-@dataclass(frozen=True)
-class OwnRemap:
-    """A remapping of a user's own."""
-
-    answer: Callable[[Floats, PerLane], Any]
-    name: Any = "mine"
-    max_shift: float = 1.0
-
-    def __call__(self, z: Floats, eps: PerLane) -> Any:
-        return self.answer(z, eps)
-
-
-WRONG_REMAPS: dict[str, Callable[[Floats, PerLane], Any]] = {
-    "nothing": lambda z, eps: None,
-    "NaN": lambda z, eps: z * np.nan,
-    "infinite": lambda z, eps: z + np.inf,
-    "off the map": lambda z, eps: z + 1e9,
-    "a number": lambda z, eps: 5.0,
-    "too few": lambda z, eps: z[:0],
-    "turned": lambda z, eps: np.zeros((2, len(z) + 1)),
-    "texts": lambda z, eps: [["a", "b"]],
-    "writes": lambda z, eps: z.__setitem__(0, 0.0),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG_REMAPS)
-def test_a_remapping_that_answers_nonsense_releases_nothing(wrong: str) -> None:
-    session = whole_day(PRIVACY, remap=OwnRemap(WRONG_REMAPS[wrong])).session(seed=1)
-    with pytest.raises(PartError, match="nothing was released") as failure:
-        report(session, 0, (60.17, 24.94))
-    assert "60.1" not in str(failure.value)
-    assert "24.9" not in str(failure.value)
-    assert session.spent > 0.0
-    assert not session.run.learnt.any()
-
-
-def test_a_remapping_is_followed_and_what_it_keeps_is_its_own() -> None:
-    kept: list[Floats] = []
-
-    def to_town(z: Floats, eps: PerLane) -> Floats:
-        town = np.full(z.shape, 1.0)
-        kept.append(town)
-        return town
-
-    session = whole_day(PRIVACY, remap=OwnRemap(to_town)).session(seed=1)
-    assert report(session, 0, (60.17, 24.94)).value == (1.0, 1.0)
-    kept[0][...] = 50.0
-    assert session.run.value.tolist() == [[1.0, 1.0]]
-    assert session.run.learnt[0, :2].tolist() == [1.0, 1.0]
-
-
-@pytest.mark.parametrize("place", SPACES)
-def test_released_points_lie_on_the_grid_whatever_moved_them(place: str) -> None:
-    m = presets(SPACES[place])["whole day"]
-    data = people(m.space, [80, 80, 80, 80])
-    out = sanitize(m, *data, uniforms=uniforms(m, 320))
-    hard = out.value[out.hard]
-    assert len(hard) > 20
-    np.testing.assert_array_equal(m.space.snap(hard), hard)
-    assert type(m.space) in (Line, Plane, Sphere)
-    value, _, _ = live(m.session(seed=1), data.points[:80], data.at_s[:80])
-    np.testing.assert_array_equal(m.space.snap(value), value)
