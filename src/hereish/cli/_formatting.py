@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 
 def format_distance(metres: float, digits: int = 3) -> str:
@@ -23,6 +24,11 @@ def format_duration(seconds: float) -> str:
 def format_count(number: int, noun: str) -> str:
     """A number of things: 1 report, 2,000 reports."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def format_time(at_s: float) -> str:
+    """A moment: 2026-05-05 12:00 UTC."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def format_rows(rows: Sequence[tuple[str, str]]) -> str:

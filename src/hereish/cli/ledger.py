@@ -8,6 +8,7 @@ import time
 import click
 
 from hereish.cli import _units
+from hereish.cli._formatting import format_count, format_time
 from hereish.cli._gateway_options import LedgerLocation, ledger_options
 from hereish.cli._options import YES, Command, json_flag, option
 from hereish.cli._prompts import require_consent
@@ -16,6 +17,8 @@ EXAMPLE = """\b
 Examples:
   hereish ledger status
   hereish ledger prune --older-than 90d
+  hereish ledger jobs
+  hereish ledger cancel 2026-05-05 --yes
   hereish ledger accept --yes
   hereish ledger mark --yes
 """
@@ -85,6 +88,45 @@ def prune(older_than: str, location: LedgerLocation) -> None:
 
         gone = maintenance.prune(ledger, time.time() - age_s)
     click.echo(f"forgot {', '.join(f'{count} {name}' for name, count in gone.items())}")
+
+
+@command.command(cls=Command)
+@json_flag()
+@ledger_options
+def jobs(location: LedgerLocation, as_json: bool) -> None:
+    """List the jobs that pay from the budgets of the ledger's users, and what they have taken."""
+    with location.open() as ledger:
+        from hereish.gateway.ledger.jobs import list_jobs
+
+        found = list_jobs(ledger)
+    if as_json:
+        click.echo(json.dumps([job._asdict() for job in found], indent=2, ensure_ascii=False))
+        return
+    for job in found:
+        state = "not paid for yet: all that it has reserved counts as spent"
+        if job.settled_s is not None:
+            share = job.taken / job.reserved if job.reserved else 0.0
+            state = f"paid {format_time(job.settled_s)}, {share:.0%} of what it had reserved"
+        windows, users = format_count(job.windows, "window"), format_count(job.users, "user")
+        click.echo(f"{job.name}  begun {format_time(job.created_s)}, {windows} of {users}; {state}")
+    if not found:
+        click.echo("no job yet: hereish sanitize IN -o OUT --ledger URL --job NAME", err=True)
+
+
+@command.command(cls=Command)
+@click.argument("job", metavar="JOB")
+@YES
+@ledger_options
+def cancel(job: str, yes: bool, location: LedgerLocation) -> None:
+    """Return what a job that has died had reserved. Should it still run, it can publish nothing.
+    Its unfinished output (OUT.unpaid-…) must not be used.
+    """
+    require_consent(f"Return all that the job {job} has reserved?", yes)
+    with location.open() as ledger:
+        from hereish.gateway.ledger.jobs import cancel_job
+
+        cancel_job(ledger, job)
+    click.echo(f"cancelled {job}: what it had reserved is there again")
 
 
 @command.command(cls=Command)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import signal
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Literal, NoReturn, get_args
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
 import click
 
 from hereish.cli import _units
 from hereish.cli._command_lines import is_on_command_line
-from hereish.cli._formatting import format_count, format_distance
 from hereish.cli._input_options import DROP_BAD, KEEP, InputOptions, input_options
+from hereish.cli._job_options import JOB_OPTIONS, JobOptions
 from hereish.cli._mechanism_options import (
     LASTING,
     MECHANISM_OPTIONS,
@@ -25,11 +25,10 @@ from hereish.cli._mechanism_options import (
 from hereish.cli._messages import note
 from hereish.cli._options import RUNNING, Command, RunOptions, collect, option, output, run_options
 from hereish.cli._progress import Progress
+from hereish.cli._sanitize_summary import summarise
 from hereish.core.mechanism import OnExhausted, PredictiveMechanism
-from hereish.core.noise_first import NoiseFirst
-from hereish.core.pacing import Paced
 from hereish.core.remap import PriorRemap
-from hereish.core.types import Kind
+from hereish.core.settings import MechanismSettings
 from hereish.core.windows import Day, NoReset, Window
 from hereish.errors import ParameterError
 from hereish.priors import parse_prior
@@ -41,12 +40,16 @@ from hereish.traces.order import ORDERS, Order
 from hereish.traces.summary import Summary
 from hereish.traces.writing import SplitBy
 
+if TYPE_CHECKING:
+    from hereish.gateway.ledger.jobs import LedgerJob
+
 EXAMPLE = """\b
 Examples:
   hereish sanitize walk.gpx -o public.gpx --time-zone Europe/Helsinki
   hereish sanitize traces/ -o public/ --every 15min --quiet-hours 23:00-06:30
   hereish sanitize city.csv -o public.csv --reports 30
   hereish sanitize taxis.parquet -o public.parquet --accuracy 3km --window trace --drop-bad
+  hereish sanitize day.parquet -o public.parquet --ledger ledger.db --job 2026-05-05
   cat fixes.csv | hereish sanitize - -o - --user phone --accuracy 3km > public.csv
 
 \b
@@ -84,17 +87,27 @@ class BudgetOptions(MechanismOptions):
         """The mechanism, after a warning if it promises little."""
         windows: dict[str, Window] = {"none": NoReset(), "trace": EachTrace()}
         window = windows[self.window] if self.window in windows else Day(time_zone or "UTC")
-        settings = self.mechanism_settings()
-        if self.every_s is not None:
-            every_s = self.every_s
-            if settings.chosen_preset in LASTING:
-                every_s = max(every_s, _FASTEST_S)
-            settings = replace(settings, every_s=every_s)
-        mechanism = settings.build(window, self.on_exhausted)
+        mechanism = self._settings().build(window, self.on_exhausted)
         if self.prior is not None:
             mechanism = replace(mechanism, remap=PriorRemap(parse_prior(self.prior)))
         warn_if_weak(mechanism)
         return mechanism
+
+    def _settings(self) -> MechanismSettings:
+        settings = self.mechanism_settings()
+        if self.every_s is None:
+            return settings
+        lasts = settings.chosen_preset in LASTING
+        return replace(settings, every_s=max(self.every_s, _FASTEST_S) if lasts else self.every_s)
+
+    def policy_settings(self, time_zone: str | None) -> dict[str, Any]:
+        """The same as a policy of the gateway has it, for users whom a ledger does not know."""
+        return {
+            **asdict(self._settings()),
+            "window": self.window,
+            "time_zone": time_zone or "UTC",
+            "on_exhausted": self.on_exhausted,
+        }
 
 
 @dataclass(frozen=True)
@@ -140,8 +153,6 @@ class EngineOptions:
 # Points more often than that are spent for as if they came this often: tests cost the same per hour
 # anyway, and larger noise throughout has only made reports worse, on made-up days and on real ones.
 _FASTEST_S = 300.0
-# So many times as many guesses as fresh noise: the points are too dense.
-_DENSE = 50
 _TO = "Where to"
 _BUDGET = "What has one budget"
 
@@ -224,6 +235,7 @@ _BUDGET = "What has one budget"
         help="With --engine spark: the key that noise is derived from, on every machine.",
     ),
 )
+@JOB_OPTIONS
 @run_options(
     "Files read at a time. One per core if not given.",
     "The summary for programs.",
@@ -235,6 +247,7 @@ def command(
     source: InputOptions,
     seed: int | None,
     engine: EngineOptions,
+    sharing: JobOptions,
     run: RunOptions,
 ) -> None:
     """Sanitise files of traces: GPX, GeoJSON, CSV, Parquet, GeoParquet, GeoLife and T-Drive.
@@ -244,15 +257,37 @@ def command(
     appears complete or not at all.
     """
     engine.check(inputs, seed, source.users_from)
+    sharing.check(seed)
     mechanism = budget.build(source.time_zone)
-    if engine.engine == "spark":
-        tally = _sanitize_on_spark(inputs, target, budget, mechanism, source, engine, run)
-        _report(tally, mechanism, target, budget, run, replaced=False)
-        return
-    replaced = target.out != STANDARD_STREAM and Path(target.out).is_file()
+    on_spark = engine.engine == "spark"
+    new_users = budget.policy_settings(source.time_zone) if sharing.add_users else None
+    replaced = not on_spark and target.out != STANDARD_STREAM and Path(target.out).is_file()
+    # What Spark releases is derived from a key, so it can be computed again.
+    with sharing.open(mechanism, repeats=on_spark, new_users=new_users) as job:
+        if on_spark:
+            tally = _sanitize_on_spark(inputs, target, budget, mechanism, source, engine, run, job)
+        else:
+            tally = _sanitize_here(inputs, target, budget, mechanism, source, seed, run, job)
+    if job is not None:
+        tally = replace(tally, job=job.summary())
+    _report(tally, mechanism, target, budget, run, replaced=replaced)
+    if not tally.private:
+        click.echo("hereish: NOT PRIVATE: whoever has the seed can undo the noise", err=True)
+
+
+def _sanitize_here(
+    inputs: tuple[str, ...],
+    target: OutputFileOptions,
+    budget: BudgetOptions,
+    mechanism: PredictiveMechanism,
+    source: InputOptions,
+    seed: int | None,
+    run: RunOptions,
+    job: LedgerJob | None,
+) -> Summary:
     signal.signal(signal.SIGTERM, _exit_on_signal)
     with Progress("sanitising", run.quiet) as progress:
-        tally = sanitize_files(
+        return sanitize_files(
             inputs,
             target.out,
             mechanism,
@@ -266,11 +301,9 @@ def command(
             to_form=target.to,
             order=target.order,
             split_by=target.split_by,
+            job=job,
             progress=progress,
         )
-    _report(tally, mechanism, target, budget, run, replaced=replaced)
-    if not tally.private:
-        click.echo("hereish: NOT PRIVATE: whoever has the seed can undo the noise", err=True)
 
 
 def _sanitize_on_spark(
@@ -281,6 +314,7 @@ def _sanitize_on_spark(
     source: InputOptions,
     engine: EngineOptions,
     run: RunOptions,
+    job: LedgerJob | None,
 ) -> Summary:
     try:
         from hereish.spark.files import sanitize_files as sanitize_on_spark
@@ -297,6 +331,7 @@ def _sanitize_on_spark(
         every_s=budget.every_s,
         drop_bad=source.drop_bad,
         master=engine.master,
+        job=job,
         quiet=run.quiet,
     )
 
@@ -329,72 +364,3 @@ def _print_summary(text: str, out: str) -> None:
 def _exit_on_signal(number: int, frame: FrameType | None) -> NoReturn:
     """As an exception, so that temporary files are removed."""
     raise SystemExit(128 + number)
-
-
-def summarise(
-    tally: Summary, mechanism: PredictiveMechanism, out: str, every: str | None, replaced: bool
-) -> str:
-    """What was done. It is computed from the truth: for whoever runs this."""
-    rows = [*_describe_kinds(tally, mechanism), ("refused", tally.refused, "the budget was spent")]
-    if every is not None:
-        rows.append(("thinned", tally.thinned, f"sooner than {every} after the one before"))
-    rows += [("bad", count, reason) for reason, count in tally.bad.items()]
-    width = max(len(f"{count:,}") for _, count, _ in rows)
-    lines = [
-        f"{format_count(tally.points, 'point')} in {format_count(tally.traces, 'trace')} of "
-        f"{format_count(tally.users, 'user')}, from {format_count(tally.files, 'file')}:",
-        *(f"  {name:9} {count:>{width},}  {reason}" for name, count, reason in rows),
-        *(f"  not read: {reason}" for reason in tally.unreadable),
-    ]
-    mean, most = tally.displacement_mean_m, tally.displacement_p90_m
-    if mean is not None and most is not None:
-        lines.append(
-            f"Reports lie {format_distance(mean)} from the truth on average, nine out of ten "
-            f"within {format_distance(most)}. (Computed from the truth: for your eyes.)"
-        )
-    lines.append(tally.guarantee)
-    if tally.prior is not None:
-        lines.append(f"Fresh noise was moved by a public prior: {tally.prior}.")
-    if tally.refused == 0 and tally.easy > _DENSE * tally.hard:
-        again = "a longer --every" if every else "--every 30min"
-        lines.append(
-            "Nearly all reports repeat an earlier one, because the points follow each other "
-            f"faster than a budget can: {again} takes fewer points, whose reports lie closer."
-        )
-    if tally.refused > tally.released:
-        remedy = _describe_remedy(mechanism, every)
-        lines.append(f"Most points were refused, because the budget was spent: {remedy}.")
-    if replaced:
-        lines.append(
-            f"{out} was there before and has been replaced. If anybody has seen the old one, both "
-            "together reveal up to twice as much."
-        )
-    return "\n".join(lines)
-
-
-def _describe_remedy(mechanism: PredictiveMechanism, every: str | None) -> str:
-    """What makes a budget last longer."""
-    budget = mechanism.budget
-    if isinstance(budget, Paced):
-        if budget.least_eps_noise:
-            return "without --accuracy, or with a larger one, it lasts as long as the points do"
-        return "it was shared out among fewer reports than there are: a larger --reports lasts"
-    again = "a longer --every" if every else "--every 5min"
-    default = ""
-    if isinstance(mechanism.window, Day):
-        default = ", and without --accuracy and --reports the budget lasts the day"
-    return f"{again} takes fewer points, so that they last for the whole time{default}"
-
-
-def _describe_kinds(tally: Summary, mechanism: PredictiveMechanism) -> list[tuple[str, int, str]]:
-    """How many reports of each kind, and what that kind is."""
-    noise, passed = "fresh noise", "a guess that passed the test"
-    if mechanism.tracker is not None:
-        noise += ", or its mean with places reported before"
-    if isinstance(mechanism.decider, NoiseFirst):
-        passed = "a guess that was near the noise drawn: it costs a test, and no noise"
-    return [
-        (Kind.HARD, tally.hard, noise),
-        (Kind.EASY, tally.easy, passed),
-        (Kind.UNTESTED, tally.untested, "a guess, for free"),
-    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -12,7 +12,7 @@ import click
 
 from hereish.cli import _forecast_text
 from hereish.cli._command_lines import is_on_command_line
-from hereish.cli._formatting import format_rows
+from hereish.cli._formatting import format_rows, format_time
 from hereish.cli._gateway_options import (
     LedgerLocation,
     PolicyOptions,
@@ -105,7 +105,7 @@ def list_(location: LedgerLocation, as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
     for name, disabled_s in found:
-        click.echo(name if disabled_s is None else f"{name}  (disabled {_format_time(disabled_s)})")
+        click.echo(name if disabled_s is None else f"{name}  (disabled {format_time(disabled_s)})")
     if not found:
         first = format_ledger_command("user add", "NAME", time_zone="Europe/Helsinki")
         click.echo(f"no user yet: {first}", err=True)
@@ -181,10 +181,6 @@ def _note_utc(policy: Policy) -> None:
         )
 
 
-def _format_time(at_s: float) -> str:
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
 def _describe_policy(policy: Policy) -> str:
     parts = [
         policy.describe(),
@@ -254,25 +250,26 @@ def _describe_account(account: UserOverview, forwards: int) -> str:
     if budget.closed:
         state = "and no more is released: the window was closed after a restore"
     rows = [
-        ("added", _format_time(account.created_s)),
+        ("added", format_time(account.created_s)),
         ("promise", account.guarantee),
         ("policy", f"version {account.version}: {_describe_policy(policy)}"),
         ("budget", f"{spent:.1%} spent in {budget.reports} reports, {state}"),
         ("", f"covers {budget.window}"),
+        *([("", f"{budget.by_jobs / budget.total:.1%} by jobs")] if budget.by_jobs else []),
         *_rest_rows(account),
         ("ledger", f"{account.entries} entries, forwarded to {forwards} destination(s)"),
     ]
     if account.waiting is not None:
         rows.insert(3, ("", f"waits for a later window: {_describe_policy(account.waiting)}"))
     if account.disabled_s is not None:
-        rows.insert(0, ("disabled", _format_time(account.disabled_s)))
+        rows.insert(0, ("disabled", format_time(account.disabled_s)))
     for token in account.tokens:
-        details = [f"made {_format_time(token.created_s)}"]
+        details = [f"made {format_time(token.created_s)}"]
         details += ["primary device"] if token.device == account.primary_device else []
         details += ["OwnTracks passphrase"] if token.encrypted else []
         details += ["shows releases"] if token.show_release else []
         details += (
-            [f"revoked {_format_time(token.revoked_s)}"] if token.revoked_s is not None else []
+            [f"revoked {format_time(token.revoked_s)}"] if token.revoked_s is not None else []
         )
         rows.append((f"token {token.id}", f"{token.device}: {', '.join(details)}"))
     if not account.tokens:

@@ -188,6 +188,16 @@ class Bound:
         """Whether `worst` more can be spent. Exact."""
         return np.asarray(spent + worst <= self.total)  # [B2]
 
+    def spent_leaving(self, left: PerLane) -> Floats:
+        """What must count as spent for no more than `left` to be spent from now on. Exact."""
+        whole = self.part(1)
+        return np.asarray(whole - np.clip(self.quantised(left), 0.0, whole))  # [B5]
+
+    def rounded_up(self, eps: PerLane) -> PerLane:
+        """The fewest whole quanta that are no less than `eps`."""
+        whole: PerLane = np.ceil(eps * (1.0 / self.quantum))
+        return whole * self.quantum
+
     def part(self, n: int) -> float:
         """The largest whole number of quanta of which n times fit the total."""
         return math.floor(self.total / self.quantum) // n * self.quantum  # [B3]

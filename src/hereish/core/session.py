@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,7 +17,7 @@ from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.noise_first import NoiseFirst
 from hereish.core.randomness import SECURE, Draws, KeyedDraws, SeededDraws
 from hereish.core.run import NO_WINDOW, Run
-from hereish.core.step import Prepared, Release, decide, prepare
+from hereish.core.step import Prepared, Release, decide, in_window, prepare
 from hereish.core.types import Floats, Kind, PerLane
 from hereish.core.validation import checked_point, checked_time, run_fault
 from hereish.errors import BudgetExhaustedError, ParameterError, PointError, StateError
@@ -147,6 +148,26 @@ class Session:
             moves_noise=m.moves_noise,
         )
 
+    @contextmanager
+    def charged(self, at: datetime, eps: float) -> Iterator[None]:
+        """While this lasts, so much of the budget of the window of `at` counts as spent: by others
+        who pay from the same budget. Whole quanta of the budget, see `Bound`.
+        """
+        m = self.mechanism
+        with self._lock:
+            run = in_window(m, self._run, checked_time(at))
+            charged = run.spent + eps
+            if not (eps >= 0.0 and m.bound.quantised(eps) == eps and m.bound.fits(charged, 0.0)):
+                raise StateError("others have spent more than the budget, or no whole quanta of it")
+            self._run = run._replace(spent=charged).frozen()
+            try:
+                yield
+            finally:
+                after = self._run
+                if after.window[0] == run.window[0]:  # a later one has a budget of its own
+                    own = after.spent - eps  # exact: whole quanta
+                    self._run = after._replace(spent=own).frozen()
+
     def _keep(self, run: Run) -> None:
         self._run = run
 
@@ -250,6 +271,8 @@ def _restored(m: PredictiveMechanism, empty: Run, fields: Any) -> Run:
         raise StateError("the saved run has lists far too deep within each other") from None
     run = empty._replace(**restored).frozen()
     wrong = run_fault(m, run)
+    if wrong is None and not run.reports[0] and run.spent[0] > 0.0:
+        wrong = "it has spent, and made no report"  # a run of a batch may have: see Bound
     if wrong is not None:
         raise StateError(f"the saved run cannot be used: {wrong}")
     return run

@@ -6,29 +6,32 @@ Rows are put together by user, sorted, and given to `hereish.traces.arrow` on th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.errors import ParameterError
-from hereish.traces.arrow import ArrowColumns, check_keyed, sanitize_batches
+from hereish.traces.arrow import ArrowColumns, ArrowCounts, check_keyed, sanitize_batches
 from hereish.traces.arrow import canonical_users as canonical_array
 from hereish.traces.budgets import EachTrace
 from hereish.traces.faults import FAULT_REASONS, Fault
+from hereish.traces.job_budget import check_shared_budget
 from hereish.traces.key_file import read_key_file
 
 try:
+    import pyarrow as pa
     from pyspark.sql import functions as f
     from pyspark.sql import types as t
 except ImportError as missing:
     raise ImportError("Spark needs more: pip install 'hereish[spark]'") from missing
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
+THINNED = "thinned"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 NOT_WHOLE = (
     "rows of one user are in several partitions, which would give a budget to each: something "
@@ -45,12 +48,31 @@ class _Task:
     columns: ArrowColumns
     key_file: str
     every_s: float | None
+    counted: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        draws = read_key_file(self.key_file)
+        rows = iter(batches)
+        first = next(rows, None)
+        if first is None:
+            return
+        draws, counts = read_key_file(self.key_file), ArrowCounts()
         yield from sanitize_batches(
-            batches, self.mechanism, draws, self.columns, every_s=self.every_s
+            chain([first], rows),
+            self.mechanism,
+            draws,
+            self.columns,
+            every_s=self.every_s,
+            counts=counts,
         )
+        if self.counted:
+            yield _thinned_row(self.columns.schema(first.schema), counts.thinned)
+
+
+def _thinned_row(schema: pa.Schema, count: int) -> pa.RecordBatch:
+    values = {"kind": THINNED, "cost": float(count)}
+    return pa.RecordBatch.from_arrays(
+        [pa.array([values.get(field.name)], field.type) for field in schema], schema=schema
+    )
 
 
 @dataclass(frozen=True)
@@ -80,7 +102,7 @@ def sanitize(
     keep: Sequence[str] = (),
     every: timedelta | None = None,
     drop_bad: bool = False,
-    observe: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+    granted: DataFrame | None = None,
 ) -> DataFrame:
     """The rows that may be released: user, time, trace if named, lat, lon, kind, cost and `keep`.
 
@@ -90,12 +112,43 @@ def sanitize(
     by the public column `order`, else by a keyed hash. Columns of `keep` and `trace` are passed on
     as they are: that is your choice, and they may reveal a place. Points of a user are taken at
     least `every` so far apart, if it is given. A bad point fails the job, without being quoted, or
-    is left out with `drop_bad`; `count_bad` counts them. `observe` is given the true rows before
-    that, to count them on the way.
+    is left out with `drop_bad`; `count_bad` counts them. `granted` says what may be spent of which
+    users' windows (columns user, window and eps): of others, nothing.
 
     Guarantee: as the mechanism's, for each user, over all of `df`.
     """
     columns = ArrowColumns(user, time, lat, lon, trace, order, tuple(keep))
+    every_s = None if every is None else every.total_seconds()
+    return sanitize_columns(
+        df,
+        mechanism,
+        columns,
+        key_file=key_file,
+        partitions=partitions,
+        every_s=every_s,
+        drop_bad=drop_bad,
+        granted=granted,
+    )
+
+
+def sanitize_columns(
+    df: DataFrame,
+    mechanism: PredictiveMechanism,
+    columns: ArrowColumns,
+    *,
+    key_file: str | Path,
+    partitions: int | None = None,
+    every_s: float | None = None,
+    drop_bad: bool = False,
+    granted: DataFrame | None = None,
+    observe: Callable[[DataFrame], DataFrame] | None = None,
+    observe_released: Callable[[DataFrame], DataFrame] | None = None,
+) -> DataFrame:
+    """As `sanitize`. `observe` is given the true rows, to count them on the way.
+
+    `observe_released` is given the released ones, and one more per partition: of kind THINNED and
+    without a user, whose cost is how many rows came too soon after another.
+    """
     if key_file is None:
         raise ParameterError(
             "key_file is needed: Spark computes rows again, after a lost executor or for a second "
@@ -108,14 +161,29 @@ def sanitize(
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise ParameterError(f"partitions must be a whole number from 1, found {partitions!r}")
     rows, inner = typed(df, columns)
-    rows = usable(observe(rows), drop_bad)
+    rows = usable(rows if observe is None else observe(rows), drop_bad)
+    if granted is not None:
+        check_shared_budget(mechanism)
+        rows, inner = _with_grants(rows, granted), replace(inner, granted="granted")
     by = ["user", "trace", "time"] if isinstance(mechanism.window, EachTrace) else ["user", "time"]
     by += [] if inner.order is None else [inner.order]
     placed = rows.repartition(count, "user").sortWithinPartitions(*by)
-    every_s = None if every is None else every.total_seconds()
-    task = _Task(mechanism, inner, str(key_file), every_s)
+    counted = observe_released is not None
+    task = _Task(mechanism, inner, str(key_file), every_s, counted)
     out = _guarded(placed, count).mapInArrow(task, released_schema(rows.schema, inner))
+    if observe_released is not None:
+        out = observe_released(out).filter(f.col("kind") != THINNED)
     return out.toDF(*columns.released)
+
+
+def _with_grants(rows: DataFrame, granted: DataFrame) -> DataFrame:
+    """The rows, each with all that was granted to its user."""
+    window, eps = f.col("window").cast("long"), f.col("eps").cast("double")
+    each = granted.groupBy(f.col("user").cast("string").alias("granted_user")).agg(
+        f.collect_list(f.struct(window.alias("window"), eps.alias("eps"))).alias("granted")
+    )
+    same = f.col("user").cast("string") == f.col("granted_user")
+    return rows.join(each, same, "left").drop("granted_user")
 
 
 def _guarded(placed: DataFrame, count: int) -> DataFrame:

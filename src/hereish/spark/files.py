@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from datetime import timedelta
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.types import Kind
-from hereish.errors import ParameterError, PointError
+from hereish.errors import HereishError, ParameterError, PointError
 from hereish.spark.batch import (
     NOT_WHOLE,
+    THINNED,
     canonical_users,
     fault_reason,
     quoted,
-    sanitize,
+    sanitize_columns,
 )
+from hereish.spark.jobs import reserve, settle
+from hereish.spark.staging import StagedOutput
+from hereish.traces.arrow_rows import ArrowColumns
 from hereish.traces.columns import Columns
 from hereish.traces.faults import FAULT_REASONS
 from hereish.traces.guarantee import describe_guarantee
+from hereish.traces.job_budget import JobBudget
 from hereish.traces.key_file import read_key_file
 from hereish.traces.summary import Summary
 
@@ -37,6 +45,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 FORMATS = ("parquet", "csv")
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_SPARKS_DEFAULT = "200"
+_PARTITIONS_PER_CORE = 8
 # Spark leaves out files whose names begin like this when it reads a folder.
 METADATA_NAME = "_hereish.json"
 
@@ -53,12 +64,14 @@ def sanitize_files(
     every_s: float | None = None,
     drop_bad: bool = False,
     master: str | None = None,
+    job: JobBudget | None = None,
     quiet: bool = False,
 ) -> Summary:
     """Sanitise files on Spark into a folder of the same format, complete or not at all.
 
     Rows come out by user and time within each file. How far reports lie from the truth is not
-    counted.
+    counted. A `job` shares its budgets with others: what may be spent is reserved there before a
+    place is read, and paid before the output appears.
 
     Guarantee: as the mechanism's, for each user, over all files.
     """
@@ -74,41 +87,77 @@ def sanitize_files(
     df = df.withColumn(names["time"], _as_time(df, names["time"]))
     if isinstance(df.schema[names["user"]].dataType, t.StringType):
         df = canonical_users(df, names["user"])
-    read, written = Observation(), Observation()
-    reasons = list(FAULT_REASONS.values())
-    bad = [_count(fault_reason() == reason, f"bad_{i}") for i, reason in enumerate(reasons)]
-    kinds = [_count(f.col("kind") == kind.value, kind.value) for kind in _KINDS]
-    out = sanitize(
-        df,
-        mechanism,
-        **names,
-        key_file=key_file,
-        keep=columns.keep,
-        every=None if every_s is None else timedelta(seconds=every_s),
-        drop_bad=drop_bad,
-        observe=lambda rows: rows.observe(read, f.count(f.lit(1)).alias("points"), *bad),
-    ).observe(written, *kinds)
+    owners = {"user": names["user"], "time": names["time"]}
+    with nullcontext() if job is None else StagedOutput(spark, to) as staging:
+        granted = None
+        if job is not None and staging is not None:
+            with _silent_errors():
+                granted = staging.keep_grants(reserve(df, mechanism, job, **owners))
+        counted = _Counted()
+        out = sanitize_columns(
+            df,
+            mechanism,
+            ArrowColumns(**names, keep=columns.keep),
+            key_file=key_file,
+            every_s=every_s,
+            drop_bad=drop_bad,
+            granted=granted,
+            observe=counted.observe_read,
+            observe_released=counted.observe_released,
+        )
+        _write(out, to if staging is None else staging.rows, to_form)
+        if job is not None and staging is not None:
+            with _silent_errors():
+                settle(_read(spark, [staging.rows], to_form), mechanism, job, **owners)
+                staging.publish()
     guarantee = describe_guarantee(mechanism, draws, columns, "public")
-    _write(out, to, to_form)
     if Path(to).is_dir():
         about = json.dumps(guarantee.as_dict(), indent=2) + "\n"
         (Path(to) / METADATA_NAME).write_text(about, encoding="utf-8")
-    counts, released = read.get, written.get
-    dropped = {r: counts[f"bad_{i}"] for i, r in enumerate(reasons) if counts[f"bad_{i}"]}
-    usable = counts["points"] - sum(dropped.values())
-    owners = [names["user"], *([names["trace"]] if "trace" in names else [])]
+    traces = [names["user"], *([names["trace"]] if "trace" in names else [])]
     return Summary(
         files=len(df.inputFiles()),
         users=df.select(names["user"]).distinct().count(),
-        traces=df.select(*owners).distinct().count(),
-        points=counts["points"],
-        bad=dropped,
-        **{kind.value: released[kind.value] for kind in _KINDS},
-        refused=usable - sum(released.values()),
+        traces=df.select(*traces).distinct().count(),
+        **counted.counts(),
         guarantee=guarantee.statement,
         private=guarantee.private,
         prior=guarantee.prior,
     )
+
+
+class _Counted:
+    """Counts rows while Spark goes through them."""
+
+    _REASONS = tuple(FAULT_REASONS.values())
+
+    def __init__(self) -> None:
+        self._read, self._released = Observation(), Observation()
+
+    def observe_read(self, rows: DataFrame) -> DataFrame:
+        bad = [
+            _count(fault_reason() == reason, f"bad_{i}") for i, reason in enumerate(self._REASONS)
+        ]
+        return rows.observe(self._read, f.count(f.lit(1)).alias("points"), *bad)
+
+    def observe_released(self, rows: DataFrame) -> DataFrame:
+        kinds = [_count(f.col("kind") == kind.value, kind.value) for kind in _KINDS]
+        thinned = f.sum(f.when(f.col("kind") == THINNED, f.col("cost")).otherwise(0.0))
+        return rows.observe(self._released, *kinds, thinned.alias(THINNED))
+
+    def counts(self) -> dict[str, Any]:
+        """What became of the points, as a summary has it."""
+        read, released = self._read.get, self._released.get
+        bad = {r: read[f"bad_{i}"] for i, r in enumerate(self._REASONS) if read[f"bad_{i}"]}
+        kinds = {kind.value: released[kind.value] for kind in _KINDS}
+        thinned = int(released[THINNED] or 0)
+        refused = read["points"] - sum(bad.values()) - thinned - sum(kinds.values())
+        return {
+            "points": read["points"],
+            "bad": bad,
+            "thinned": thinned,
+            "refused": refused,
+        } | kinds
 
 
 _KINDS = (Kind.HARD, Kind.EASY, Kind.UNTESTED)
@@ -129,11 +178,24 @@ def _format_of(name: str, given: str | None) -> str:
 
 
 def _session(master: str | None, columns: Columns, quiet: bool) -> SparkSession:
+    started_by_submit = "PYSPARK_GATEWAY_PORT" in os.environ
+    if (master or "local").startswith("local") and not started_by_submit:
+        # The Python that runs this has hereish; the first on the path may not.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Of PySpark, about parts of pandas that are not used here.
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     builder = SparkSession.builder.appName("hereish sanitize")
     if master is not None:
         builder = builder.master(master)
     builder = builder.config("spark.ui.showConsoleProgress", str(not quiet).lower())
     session: SparkSession = builder.getOrCreate()
+    if hasattr(session, "_jvm"):
+        session.sparkContext.setLogLevel("ERROR")
+        if session.sparkContext.master.startswith("local"):
+            # Two hundred partitions, Spark's default, are for clusters.
+            parts = str(_PARTITIONS_PER_CORE * session.sparkContext.defaultParallelism)
+            if session.conf.get(_PARTITIONS) == _SPARKS_DEFAULT:
+                session.conf.set(_PARTITIONS, parts)
     # Of times that do not say their zone.
     zone = "UTC" if columns.zone is None else columns.zone.key
     session.conf.set("spark.sql.session.timeZone", zone)
@@ -168,17 +230,25 @@ def _as_time(df: DataFrame, name: str) -> Column:
 
 
 def _write(out: DataFrame, to: str, form: str) -> None:
-    """Errors of Spark hold plans and rows: only their name, or our own text, is passed on."""
-    failure: str | None = None
-    try:
+    with _silent_errors():
         if form == "csv":
             out.write.csv(to, header=True)
         else:
             out.write.parquet(to)
-        return
+
+
+@contextmanager
+def _silent_errors() -> Iterator[None]:
+    """Errors of Spark hold plans and rows: only their name, or our own text, is passed on."""
+    failure: str | None = None
+    try:
+        yield
+    except HereishError:
+        raise
     except Exception as broken:  # noqa: BLE001  # of Spark, or of Java below it
         failure = _our_text(broken)
-    raise PointError(failure)
+    if failure is not None:
+        raise PointError(failure)
 
 
 def _condition(broken: Exception) -> str | None:
@@ -208,4 +278,8 @@ def _our_text(broken: Exception) -> str:
     found = [line for line in text.splitlines() if line.startswith("hereish.errors.")]
     if found:
         return found[-1].partition(": ")[2]
+    if "No module named 'hereish'" in text:
+        return (
+            "hereish is not installed where Spark runs Python: PYSPARK_PYTHON names one that has it"
+        )
     return f"Spark failed ({condition or type(broken).__name__}); see its logs"

@@ -23,6 +23,7 @@ from hereish.errors import ParameterError, PartError, PointError
 from hereish.traces.budgets import EachTrace, tie_breaker
 from hereish.traces.faults import FAULT_REASONS, Fault
 from hereish.traces.foreign_errors import replace_foreign_errors
+from hereish.traces.job_budget import check_shared_budget
 from hereish.traces.lane_rounds import LaneRounds, put_runs, writable_copy
 from hereish.traces.order import public_order
 from hereish.traces.standing import NEVER, LastUser, Standing, Standings
@@ -44,6 +45,7 @@ from hereish.traces.arrow_rows import (
     check_types,
     find_faults,
     is_canonical,
+    lane_grants,
     lane_names,
     lane_starts,
     read_rows,
@@ -162,6 +164,8 @@ class BatchSanitizer:
                 "with a budget per trace rows come trace by trace, so a user's points cannot be "
                 "thinned by time or come in several calls: choose a window of time"
             )
+        if columns.granted is not None:
+            check_shared_budget(mechanism)
         self._mechanism = mechanism
         self._lane_mechanism = dataclasses.replace(mechanism, window=NoReset())
         self._draws, self._columns, self._drop_bad = draws, columns, drop_bad
@@ -358,6 +362,9 @@ class BatchSanitizer:
         first = np.flatnonzero(np.diff(users, prepend=-1))  # lane of each user
         before = standing.take(users[first])
         run = writable_copy(m.run(len(lanes)))
+        granted = lane_grants(rows, lanes)
+        if granted is not None:
+            run.spent[:] = m.bound.spent_leaving(granted)
         same = np.array(
             [names[i] == lane for i, lane in zip(first.tolist(), before.lane, strict=True)]
         )

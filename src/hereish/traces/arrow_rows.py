@@ -30,7 +30,9 @@ class ArrowColumns:
     """What the columns are called. `trace`, `order` and `keep` are public, and passed on as given.
 
     Rows of one user at one time are taken by `order` where there is one, then by the kept columns,
-    then by a keyed hash: never in the order in which they happened to come.
+    then by a keyed hash: never in the order in which they happened to come. `granted` says in each
+    row of a user what may be spent of which windows, as a list of structs with fields `window` and
+    `eps`; of windows that are not in it, nothing.
     """
 
     user: str
@@ -40,6 +42,7 @@ class ArrowColumns:
     trace: str | None = None
     order: str | None = None
     keep: tuple[str, ...] = ()
+    granted: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keep", tuple(self.keep))
@@ -62,8 +65,8 @@ class ArrowColumns:
     @property
     def read(self) -> tuple[str, ...]:
         """Those that go in."""
-        order = () if self.order is None or self.order in self.public else (self.order,)
-        return (*self.public, self.lat, self.lon, *order)
+        others = [n for n in (self.order, self.granted) if n is not None and n not in self.public]
+        return (*self.public, self.lat, self.lon, *others)
 
     @property
     def released(self) -> tuple[str, ...]:
@@ -119,6 +122,7 @@ class OrderedRows(NamedTuple):
     window: Ints
     new_moment: Bools  # the row before is of another user or time
     falls: bool  # somewhere time, or the number of the window, goes back
+    granted: pa.Array | None = None  # for each of `users`: what may be spent of which windows
 
     def owners(self) -> list[pa.Array]:
         """Who has a budget, in the order of the rows: users, or users and their traces."""
@@ -138,7 +142,9 @@ class OrderedRows(NamedTuple):
     def first(self, count: int) -> OrderedRows:
         """The first rows; users that only the others have are left out."""
         columns = {name: getattr(self, name)[:count] for name in _PER_ROW}
-        return self._replace(**columns, users=self.users[: int(columns["user"][-1]) + 1])
+        users = slice(int(columns["user"][-1]) + 1)
+        granted = None if self.granted is None else self.granted[users]
+        return self._replace(**columns, users=self.users[users], granted=granted)
 
 
 _PER_ROW = ("user", "trace", "ticks", "micros", "at_s", "points", "window", "new_moment")
@@ -164,8 +170,14 @@ def read_rows(
     same = (user[1:] == user[:-1]) & (trace[1:] == trace[:-1])
     falls = same & ((ticks[1:] < ticks[:-1]) | (numbers[1:] < numbers[:-1]))
     new = np.append(True, ~(same & (ticks[1:] == ticks[:-1])))
+    granted = None
+    if columns.granted is not None:
+        first = np.flatnonzero(np.diff(user, prepend=-1))
+        granted = table[columns.granted].take(pa.array(first)).combine_chunks()
     return OrderedRows(
-        user, users, trace, traces, ticks, micros, at_s, points, numbers, new, bool(falls.any())
+        *(user, users, trace, traces, ticks, micros, at_s, points, numbers, new),
+        falls=bool(falls.any()),
+        granted=granted,
     )
 
 
@@ -202,6 +214,18 @@ def lane_names(rows: OrderedRows, lanes: Ints) -> list[str]:
         ]
     windows = rows.window[lanes].tolist()
     return [f"{window} {user}" for window, user in zip(windows, users, strict=True)]
+
+
+def lane_grants(rows: OrderedRows, lanes: Ints) -> Floats | None:
+    """What may be spent in each lane; None: a whole budget."""
+    if rows.granted is None:
+        return None
+    listed = [
+        {} if grants is None else {one["window"]: one["eps"] for one in grants}
+        for grants in rows.granted.to_pylist()
+    ]
+    keys = zip(rows.user[lanes].tolist(), rows.window[lanes].tolist(), strict=True)
+    return np.array([listed[user].get(window) or 0.0 for user, window in keys])
 
 
 def sort_key(owner: Sequence[str | int]) -> list[Any]:
@@ -248,6 +272,14 @@ def check_types(schema: pa.Schema, columns: ArrowColumns) -> None:
         raise ParameterError(
             f"column {columns.time!r} must hold times that say their zone, found {time}"
         )
+    if columns.granted is not None:
+        granted = schema.field(columns.granted).type
+        listed = pa.types.is_list(granted) or pa.types.is_large_list(granted)
+        if not (listed and pa.types.is_struct(granted.value_type)):
+            raise ParameterError(
+                f"column {columns.granted!r} must hold lists of structs with the fields window and "
+                f"eps, found {granted}"
+            )
     for name in (columns.lat, columns.lon):
         kind = schema.field(name).type
         numeric = pa.types.is_floating(kind) or pa.types.is_decimal(kind)

@@ -7,7 +7,7 @@ import contextlib
 import copy
 import dataclasses
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,15 +33,21 @@ class EachTrace(NoReset):
         return "the reports of each trace"
 
 
+# What may be spent of each of these users' windows, which have points at these times.
+Granted = Callable[[Sequence[tuple[str, int]], Floats], Floats]
+
+
 class Budgets:
     """The public run of every user and window, from one call to the next.
 
     For tables that come in batches: each (user, window) keeps one budget across them. Holds public
     data only, and no more of it however many rows there were. Calls that share it are serialised.
+    With `granted`, a window has no more than that says of these users, windows and times in them.
     """
 
-    def __init__(self, mechanism: PredictiveMechanism) -> None:
+    def __init__(self, mechanism: PredictiveMechanism, granted: Granted | None = None) -> None:
         self.mechanism = mechanism
+        self._granted = granted
         # Each lane is one window of one user.
         self.lane_mechanism = _without_windows(mechanism)
         self._clear()
@@ -52,6 +58,7 @@ class Budgets:
         self._windows_of: dict[str, list[int]] = {}  # of each user, in their order
         self._windows = _NO_WINDOWS
         self.run = self.lane_mechanism.run(0)
+        self._begun_with = np.empty(0)  # what counts as spent of each lane that begins
 
     def cleared(self) -> Budgets:
         """Budgets of the same mechanism from which nothing has been spent.
@@ -65,19 +72,32 @@ class Budgets:
     def __len__(self) -> int:
         return len(self._lanes)
 
-    def lanes(self, keys: Sequence[tuple[str, int]]) -> Ints:
-        """The lane of each user and window; new ones begin with an empty run."""
-        new = [key for key in keys if key not in self._lanes]
+    def lanes(self, keys: Sequence[tuple[str, int]], at_s: Floats) -> Ints:
+        """The lane of each user and window, with a time in it; new ones begin with an empty run."""
+        new = [i for i, key in enumerate(keys) if key not in self._lanes]
         if new:
-            self._lanes.update({key: len(self) + i for i, key in enumerate(new)})
-            for user, window in new:
-                bisect.insort(self._windows_of.setdefault(user, []), window)
-            fields: list[Any] = [
-                np.concatenate(pair)
-                for pair in zip(self.run, self.lane_mechanism.run(len(new)), strict=True)
-            ]
+            begun_with = self._begin([keys[i] for i in new], at_s[new])
+            empty = self.lane_mechanism.run(len(new))._replace(spent=begun_with)
+            fields: list[Any] = [np.concatenate(pair) for pair in zip(self.run, empty, strict=True)]
             self.run = Run(*fields)
         return np.array([self._lanes[key] for key in keys], dtype=np.int64)
+
+    def _begin(self, keys: Sequence[tuple[str, int]], at_s: Floats) -> Floats:
+        """Number these lanes; what counts as spent of each."""
+        begun_with = np.zeros(len(keys))
+        if self._granted is not None:
+            granted = self._granted(keys, at_s)
+            begun_with = self.lane_mechanism.bound.spent_leaving(granted)
+        self._lanes.update({key: len(self) + i for i, key in enumerate(keys)})
+        for user, window in keys:
+            bisect.insort(self._windows_of.setdefault(user, []), window)
+        self._begun_with = np.append(self._begun_with, begun_with)
+        return begun_with
+
+    def costs(self) -> list[tuple[str, int, float]]:
+        """What was spent of each user's windows."""
+        spent = (self.run.spent - self._begun_with).tolist()
+        return [(*key, spent[lane]) for key, lane in self._lanes.items()]
 
     def check_windows(self, windows: _WindowTimes) -> None:
         """Raises if the number of a window falls as time goes on, also between calls."""
@@ -309,7 +329,7 @@ def _resume(
     if budgets.mechanism != mechanism:
         raise ParameterError("these budgets were begun with another mechanism")
     budgets.check_windows(times)
-    lanes = budgets.lanes(keys)
+    lanes = budgets.lanes(keys, times.first_s)
     run = budgets.run.take(lanes)
     early = np.flatnonzero(at_s[first_rows] < run.at_s)
     if len(early):

@@ -17,15 +17,17 @@ import numpy as np
 
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import SECURE, Draws, SeededDraws
+from hereish.core.types import Floats
 from hereish.errors import ParameterError, PointError
 from hereish.traces.budgets import Budgets
 from hereish.traces.columns import Columns
-from hereish.traces.discovery import find_sources
+from hereish.traces.discovery import STANDARD_STREAM, find_sources
 from hereish.traces.faults import UnreadableFileError
 from hereish.traces.formats._sidecar import read_sidecar
 from hereish.traces.formats.base import Source
 from hereish.traces.formats.registry import recognize
 from hereish.traces.guarantee import GuaranteeMetadata, describe_guarantee
+from hereish.traces.job_budget import JobBudget, UserWindow, WindowCost, check_shared_budget
 from hereish.traces.order import Order, check_order
 from hereish.traces.pipeline import Pipeline, UnsortedInputError
 from hereish.traces.reading import Progress, UsersFrom, read_valid_rows
@@ -50,6 +52,7 @@ def sanitize_files(
     to_form: str | None = None,
     order: Order = "public",
     split_by: SplitBy = "input",
+    job: JobBudget | None = None,
     progress: Progress | None = None,
 ) -> Summary:
     """Sanitise files, folders or globs into a file or folder that appears completely or not at all.
@@ -63,7 +66,8 @@ def sanitize_files(
     Rows come out by user, trace and time, in whatever order they came in; `order="input"` keeps
     that order and so publishes it, which reveals places if rows were sorted by place. A folder has
     one file per input file, so which rows are in which file must be public, and so must the names;
-    `split_by="user"` writes one file per user instead.
+    `split_by="user"` writes one file per user instead. A `job` shares its budgets with others: what
+    may be spent is reserved there, and paid before the output appears.
 
     Guarantee: as the mechanism's, for each user, whatever the order of the rows depends on; not
     with `order="input"`, which the output says. The returned summary is not covered: it is computed
@@ -75,7 +79,7 @@ def sanitize_files(
     _check_output(str(to), sources, columns)
     if to_form is None and recognize(str(to)) is None and Path(to).suffix:
         to_form = form  # a name that tells nothing, such as out.dat
-    budgets = Budgets(mechanism)
+    budgets = _budgets(mechanism, job, str(to))
     reading = _Reading(sources, columns, users_from, drop_bad, jobs, progress)
     can_repeat = all(source.path is not None for source in sources)
     merge, by_user = not can_repeat, False
@@ -87,13 +91,14 @@ def sanitize_files(
         options = OutputOptions(guarantee, split_by, order, merge)
         try:
             with open_output(str(to), sources, to_form, options) as out:
-                pipeline = Pipeline(
-                    budgets.cleared(), draws, validator, out, every_s=every_s, order=order
-                )
+                paying = budgets.cleared()
+                pipeline = Pipeline(paying, draws, validator, out, every_s=every_s, order=order)
                 reading.feed_by_user(pipeline, validator) if by_user else reading.feed(
                     pipeline, validator
                 )
                 pipeline.finish()
+                if job is not None:  # paid before the output appears
+                    job.settle(WindowCost(*cost) for cost in paying.costs())
         except UnsortedOutputError:
             merge = True
         except UnsortedInputError:
@@ -105,6 +110,22 @@ def sanitize_files(
                 "standard input has more rows than fit into memory, and not in the order of their "
                 "times; save them to a file first, which can be read again; nothing was released"
             )
+
+
+def _budgets(mechanism: PredictiveMechanism, job: JobBudget | None, to: str) -> Budgets:
+    if job is None:
+        return Budgets(mechanism)
+    check_shared_budget(mechanism)
+    if to == STANDARD_STREAM:
+        raise ParameterError(
+            "a job pays before its output appears, and standard output appears at once: name a file"
+        )
+
+    def granted(keys: Sequence[tuple[str, int]], at_s: Floats) -> Floats:
+        pairs = zip(keys, at_s.tolist(), strict=True)
+        return job.reserve([UserWindow(*key, first_s) for key, first_s in pairs])
+
+    return Budgets(mechanism, granted)
 
 
 def _check_output(name: str, sources: Sequence[Source], columns: Columns) -> None:

@@ -52,7 +52,9 @@ class LaneRounds:
             new = lanes[np.isnan(run.at_s[lanes])]
             before = carried if turn == 0 else run.take(lanes - 1)
             if before is not None and len(new):
-                put_runs(run, new, before.take(np.isin(lanes, new)).with_fresh_budget())
+                fresh = before.take(np.isin(lanes, new)).with_fresh_budget()
+                # Of a new lane nothing is spent, unless less than a whole budget was granted.
+                put_runs(run, new, fresh._replace(spent=run.spent[new]))
             rows, offsets = _rows_of(self.offsets, lanes)
             out = sanitize(
                 self.mechanism,

@@ -69,6 +69,7 @@ class Summary:
     prior: str | None = None  # that has moved fresh noise
     displacement_mean_m: float | None = None
     displacement_p90_m: float | None = None
+    job: dict[str, Any] | None = None  # what it has reserved, if it shares budgets with others
 
     @property
     def released(self) -> int:

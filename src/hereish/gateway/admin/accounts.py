@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import unicodedata
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -23,11 +24,13 @@ from hereish.gateway.ledger.tables import (
     raise_forgotten,
     receipts,
     removed,
+    reservations,
     users,
 )
 from hereish.gateway.ledger.tables import ledger as ledger_row
 from hereish.gateway.ledger.tables import tokens as token_rows
 from hereish.gateway.ledger.user_state import BudgetStatus
+from hereish.traces.names import canonical_name
 
 _MAX_NAME = 64
 _MAX_SILENCE_S = 30 * 86400.0
@@ -97,10 +100,51 @@ def add_user(ledger: Ledger, name: str, policy: Policy) -> None:
                 "this ledger was restored once, so a new user begins with the next window, and "
                 "window none has only one; choose another window"
             )
-        row = {"name": name, "created_s": now_s, "forwards": 0, "closed_s": closed_s}
-        user_id = tx.execute(insert(users).returning(users.c.id), row).scalar_one()
-        policy_id = _add_policy(tx, user_id, 1, policy, now_s)
-        tx.execute(update(users).where(users.c.id == user_id).values(policy_id=policy_id))
+        _insert_user(tx, name, policy, now_s, closed_s)
+
+
+class NewUsers:
+    """Adds users of a job whom the ledger does not know, with one policy.
+
+    Not those who were deleted, nor names that could be other spellings of somebody's: they stay
+    unknown, and nothing of theirs is released.
+    """
+
+    def __init__(self, ledger: Ledger, policy: Policy) -> None:
+        policy.build_checked()
+        self._ledger, self._policy = ledger, policy
+        with ledger.database.reading() as tx:
+            names = set(tx.execute(select(users.c.name)).scalars())
+        self._other_spellings = {canonical_name(name) for name in names} - names
+
+    def __call__(self, names: Sequence[str]) -> None:
+        ledger, now_s = self._ledger, time.time()
+        with ledger.database.writing() as tx:
+            ledger.database.lock_ledger(tx)  # another job may add the same
+            closed_s = tx.execute(select(ledger_row.c.closed_s)).scalar()
+            if closed_s is not None and self._policy.window == "none":
+                return  # as `add_user` says
+            query = select(users.c.name).where(users.c.name.in_(names))
+            known = set(tx.execute(query).scalars()) | self._other_spellings
+            for name in names:
+                if name not in known and _is_name(name) and not _was_removed(ledger, tx, name):
+                    _insert_user(tx, name, self._policy, now_s, closed_s)
+
+
+def _is_name(text: str) -> bool:
+    try:
+        return normalize_name(text) == text
+    except ParameterError:
+        return False
+
+
+def _insert_user(
+    tx: Connection, name: str, policy: Policy, now_s: float, closed_s: float | None
+) -> None:
+    row = {"name": name, "created_s": now_s, "forwards": 0, "closed_s": closed_s}
+    user_id = tx.execute(insert(users).returning(users.c.id), row).scalar_one()
+    policy_id = _add_policy(tx, user_id, 1, policy, now_s)
+    tx.execute(update(users).where(users.c.id == user_id).values(policy_id=policy_id))
 
 
 def _add_policy(tx: Connection, user_id: int, version: int, policy: Policy, now_s: float) -> int:
@@ -122,8 +166,10 @@ def set_policy(ledger: Ledger, name: str, policy: Policy) -> int:
     mechanism = policy.build_checked()
     with ledger.database.writing() as tx:
         user = require_user(tx, name, lock=True)
-        # Before the first report nothing was paid, unless by a ledger that a restore has lost.
-        begun = user.state is not None or user.closed_s is not None
+        # Before the first report nothing was paid, unless by a job, or by a ledger that a restore
+        # has lost.
+        paid = (user.state, user.closed_s, user.reserved_s)
+        begun = any(evidence is not None for evidence in paid)
         if begun:
             present = ledger.policies.read(tx, user.policy_id).mechanism
             if any(isinstance(m.window, NoReset) for m in (present, mechanism)):
@@ -213,7 +259,8 @@ def _delete(ledger: Ledger, tx: Connection, name: str) -> None:
     newest = select(func.max(entries.c.id)).where(entries.c.user_id == user.id)
     last = tx.execute(newest).scalar() or 0
     # The outbox goes with its destinations: in that order, as deliveries lock them.
-    for table in (destinations, counts, receipts, entries, token_rows, policies):
+    owned = (destinations, counts, receipts, reservations, entries, token_rows, policies)
+    for table in owned:
         tx.execute(delete(table).where(table.c.user_id == user.id))
     tx.execute(delete(users).where(users.c.id == user.id))
     tx.execute(raise_forgotten, {"number": last})  # last of all, as those who prune

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Table, delete, func, select, text, update
+from sqlalchemy import Connection, Table, case, delete, func, select, text, update
 
 from hereish.errors import ParameterError
 from hereish.gateway.ledger.database import LedgerProgress, read_progress
@@ -94,6 +94,9 @@ def prune(ledger: Ledger, before_s: float) -> dict[str, int]:
         }
         counted = {name: tx.execute(statement).rowcount for name, statement in gone.items()}
         tx.execute(raise_forgotten, {"number": max(numbers, default=0)})
+        if numbers:  # what these windows have cost is not known any more
+            latest = case((ledger_row.c.pruned_s > before_s, ledger_row.c.pruned_s), else_=before_s)
+            tx.execute(update(ledger_row).values(pruned_s=latest))
     ledger.database.truncate_wal()
     return {"releases": len(numbers)} | counted
 

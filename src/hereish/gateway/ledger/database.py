@@ -126,6 +126,19 @@ class Database:
         if not self.sqlite:
             tx.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _UPGRADE_LOCK})
 
+    def take_number(self, tx: Connection) -> int:
+        """The next number of the entries, which no entry will have then."""
+        if not self.sqlite:
+            return int(tx.execute(text("SELECT nextval('entries_id_seq')")).scalar_one())
+        count = text(
+            "UPDATE sqlite_sequence SET seq = seq + 1 WHERE name = 'entries' RETURNING seq"
+        )
+        number = tx.execute(count).scalar()
+        if number is None:
+            tx.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES ('entries', 1)"))
+            return 1
+        return int(number)
+
     def truncate_wal(self) -> None:
         """Checkpoint SQLite's write-ahead log and empty it: it holds what was deleted.
 
@@ -170,7 +183,8 @@ LAST_NUMBER = {
     "sqlite": "SELECT seq FROM sqlite_sequence WHERE name = 'entries'",
     # Not of the sequence: its value is not part of a transaction. A dump has one that is newer than
     # its tables, and a standby or a recovery one that is up to 32 ahead of them.
-    "postgresql": "SELECT greatest(max(entries.id), (SELECT forgotten FROM ledger)) FROM entries",
+    "postgresql": "SELECT greatest(max(entries.id), "
+    "(SELECT greatest(forgotten, job_number) FROM ledger)) FROM entries",
 }
 _COMMITTED = "SELECT id, made_s FROM entries ORDER BY id DESC LIMIT 1"
 _ERA = "SELECT era FROM ledger"

@@ -78,7 +78,8 @@ def load_keys(path: Path, *, create: bool) -> Keys:
         mode = path.stat().st_mode
     except FileNotFoundError:
         raise LedgerKeyError(
-            f"there is no key at {path}; give the one of this ledger with --key-file or HEREISH_KEY"
+            f"there is no key at {path}; give the one of this ledger with --key-file (--ledger-key "
+            "of 'hereish sanitize') or HEREISH_KEY"
         ) from None
     except UnicodeDecodeError:
         text, mode = "", 0

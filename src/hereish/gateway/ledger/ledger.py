@@ -46,9 +46,9 @@ class Ledger:
         self.policies = StoredPolicies()
         self.created = False  # by `open`, since there was none
         self._positions = LedgerPositions(keys, mark.ledger)
-        self._guard = RestoreGuard(database, mark, self._positions)
-        self._liveness = Liveness(self._guard.check_ledger)
-        database.on_connect = self._guard.check_connection
+        self.guard = RestoreGuard(database, mark, self._positions)
+        self._liveness = Liveness(self.guard.check_ledger)
+        database.on_connect = self.guard.check_connection
 
     @classmethod
     def open(cls, where: GatewayPaths, *, check: bool = True, pool: int = 8) -> Ledger:
@@ -94,15 +94,15 @@ class Ledger:
 
     def catch_up(self) -> None:
         """Raise the mark to what was committed by any process, and detect a restore."""
-        if self._guard.reason is None:
+        if self.guard.reason is None:
             self._liveness.probe()
 
     def check_health(self) -> None:
         """Raise if the ledger cannot be used, as far as the last seconds tell (health.py)."""
-        if self._guard.reason is None:
+        if self.guard.reason is None:
             self.database.refuse_replaced_file()
             self._liveness.check()
-        self._guard.refuse_if_stopped()
+        self.guard.refuse_if_stopped()
 
     # Reports
 
@@ -167,21 +167,21 @@ class Ledger:
 
     def _commit(self, requests: Sequence[ReportRequest]) -> list[ReportResponse | Exception]:
         for request in requests:
-            self._guard.check_position(request.position)
+            self.guard.check_position(request.position)
         try:
             with self.database.writing() as tx:
                 mark = self.mark.value()  # before the ledger is read: others go on
                 token_ids = (request.token.id for request in requests)
                 accounts = lock_accounts(tx, self.database.dialect, token_ids)
                 for locked in accounts.values():
-                    self._guard.check(locked.last_number, locked.era, mark)  # [L7]
+                    self.guard.check(locked.last_number, locked.era, mark)  # [L7]
                 transaction = ReportTransaction(tx, self.keys, self.policies, accounts)
                 outcomes = transaction.answer(requests)
                 newest = transaction.write()
         except MixedBackupError as error:
-            self._guard.stop(str(error))
+            self.guard.stop(str(error))
             raise
-        self._guard.raise_mark(newest)  # [L6]
+        self.guard.raise_mark(newest)  # [L6]
         return outcomes
 
     # Reading
@@ -199,7 +199,7 @@ class Ledger:
         self, token: PresentedToken, position: str | None = None
     ) -> tuple[DeviceIdentity, UserState]:
         """The state of the token's user, to be read only."""
-        self._guard.check_position(position)
+        self.guard.check_position(position)
         with self.database.reading() as tx:
             account = find_account(tx, token)
             return account.identity, self.policies.load_state(tx, account.user)

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, bindparam, literal_column, select
+from sqlalchemy import BigInteger, Connection, bindparam, case, func, literal_column, select
 
 from hereish.core.types import Kind
+from hereish.core.windows import NoReset
 from hereish.errors import HereishError
 from hereish.gateway.ledger.database import LAST_NUMBER
 from hereish.gateway.ledger.high_water_mark import LedgerRestoredError
 from hereish.gateway.ledger.models import EntryRef
 from hereish.gateway.ledger.policy import StoredPolicy
-from hereish.gateway.ledger.tables import entries, ledger, policies, tokens, users
+from hereish.gateway.ledger.tables import (
+    entries,
+    jobs,
+    ledger,
+    policies,
+    reservations,
+    tokens,
+    users,
+)
 from hereish.gateway.ledger.tokens import PresentedToken
-from hereish.gateway.ledger.user_state import Entry, PrimaryDeviceSettings, UserState
+from hereish.gateway.ledger.user_state import (
+    Entry,
+    JobCharges,
+    PrimaryDeviceSettings,
+    UserState,
+    window_number,
+)
 
 _MAX_CACHED = 100_000  # policies per process
 
@@ -51,6 +66,8 @@ class UserRow(NamedTuple):
     chosen_device: str | None
     primary_device: str | None
     silence_s: float | None
+    policy_since_s: float | None
+    reserved_s: float | None
 
 
 class TokenRow(NamedTuple):
@@ -165,11 +182,35 @@ _select_policy = select(policies.c.version, policies.c.body).where(
 )
 
 
+_FIRST = -(2**63)
+# What a job may still spend is taken, until it is known what it has spent.
+taken = case((jobs.c.settled_s.is_(None), reservations.c.reserved), else_=reservations.c.spent)
+_select_charges = (
+    select(reservations.c.window, func.sum(taken).label("taken"))
+    .join(jobs, jobs.c.name == reservations.c.job)
+    .where(
+        reservations.c.user_id == bindparam("user"),
+        reservations.c.policy_id == bindparam("policy"),
+        reservations.c.window >= bindparam("first"),
+    )
+    .group_by(reservations.c.window)
+)
+
+
 def find_user(tx: Connection, name: str, *, lock: bool = False) -> UserRow | None:
     """A user by name, if there is one; locked until the transaction ends if asked for."""
     query = _select_user.where(users.c.name == name)
     row = tx.execute(query.with_for_update() if lock else query).one_or_none()
     return None if row is None else UserRow(*row)
+
+
+def lock_users(tx: Connection, names: Collection[str]) -> dict[str, UserRow]:
+    """The users of these names that there are, locked until the transaction ends.
+
+    In the order in which reports lock them, so that nothing deadlocks.
+    """
+    query = _select_user.where(users.c.name.in_(names)).order_by(users.c.id).with_for_update()
+    return {row.name: UserRow(*row) for row in tx.execute(query)}
 
 
 def lock_user_of_token(tx: Connection, token_id: str) -> UserRow | None:
@@ -254,6 +295,20 @@ def _entry(row: Sequence[Any]) -> Entry:
     return entry._replace(kind=Kind(entry.kind))
 
 
+def _read_charges(tx: Connection, user: UserRow, state: UserState) -> dict[int | None, float]:
+    """What jobs have taken of the windows that reports may still pay from.
+
+    A statement of its own, after the one that locks the user: so nothing is missed.
+    """
+    window, newest = state.policy.mechanism.window, state.newest
+    first = None if newest is None else window_number(window, newest.at_s)
+    asked = {"user": user.id, "policy": user.policy_id, "first": _FIRST if first is None else first}
+    once = isinstance(window, NoReset)
+    return {
+        None if once else row.window: row.taken for row in tx.execute(_select_charges, asked)
+    }  # [L13]
+
+
 class StoredPolicies:
     """Reads policies and keeps them: a policy never changes within an era."""
 
@@ -282,7 +337,11 @@ class StoredPolicies:
             user.state,
             user.closed_s,
             PrimaryDeviceSettings(user.primary_device, user.silence_s),
+            JobCharges(user.reserved_s),
+            user.policy_since_s,
         )
+        if user.reserved_s is not None:
+            state.charges = state.charges._replace(by_window=_read_charges(tx, user, state))
         if newest_at_s is not None and not state.includes_newest(newest_at_s):
             raise MixedBackupError
         return state

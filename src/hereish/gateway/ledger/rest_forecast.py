@@ -71,6 +71,7 @@ def forecast_rest(state: UserState, now_s: float) -> RestForecast | None:
         first_s = max(first_s, last.at_s + settings.interval_s)
         accuracy_m = last.accuracy_m
     run = in_window(m, state.session.run, np.array([now_s]))
+    run = run._replace(spent=run.spent + state.budget_at(now_s).by_jobs)
     return _simulate(settings, _Standing.of(run, accuracy_m), first_s, ends_s)
 
 

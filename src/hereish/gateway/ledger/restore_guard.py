@@ -63,6 +63,14 @@ class RestoreGuard:
             raise LedgerUnavailableError("the high-water mark cannot be written") from None
         self._positions.record(entry)
 
+    def raise_mark_to(self, number: int) -> None:
+        """Raise the mark to a number that no entry has, and write it to the disk."""
+        try:
+            self._mark.raise_to(number)
+            self._mark.sync()
+        except OSError:
+            raise LedgerUnavailableError("the high-water mark cannot be written") from None
+
     def check_position(self, position: str | None) -> None:
         """Stop, for everybody, if a client presents a position that this ledger once issued and
         does not have any more. One that it never issued does nothing.

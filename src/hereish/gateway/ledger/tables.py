@@ -57,6 +57,10 @@ ledger = Table(
     Column("forgotten", BigInteger, nullable=False, server_default="0"),
     # When a restored ledger was last accepted: users added later may have had a budget before.
     Column("closed_s", Double),
+    # The highest number that the payment of a job took, from those of the entries.
+    Column("job_number", BigInteger, nullable=False, server_default="0"),
+    # Entries for times before this may have been pruned, so what they cost is not known.
+    Column("pruned_s", Double),
 )
 
 users = Table(
@@ -80,6 +84,10 @@ users = Table(
     Column("chosen_device", Text),
     Column("primary_device", Text),
     Column("silence_s", Double),
+    # From when on the present policy pays; NULL: from the beginning.
+    Column("policy_since_s", Double),
+    # The end of the latest window that a job has reserved something of.
+    Column("reserved_s", Double),
     sqlite_autoincrement=True,
 )
 
@@ -199,6 +207,29 @@ removed = Table(
     metadata,
     Column("name_key", LargeBinary, primary_key=True),
     Column("removed_s", Double, nullable=False),
+)
+
+# Jobs that pay from the budgets of users, beside their reports.
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("mechanism", Text, nullable=False),  # its fingerprint
+    Column("created_s", Double, nullable=False),
+    Column("settled_s", Double),  # NULL: it may still release what it has reserved
+    Column("digest", LargeBinary),  # of what it has released, if it can be computed again
+)
+
+# What a job may spend, and has spent, of a user's window.
+reservations = Table(
+    "reservations",
+    metadata,
+    _user(primary_key=True),
+    Column("job", Text, ForeignKey("jobs.name", ondelete="CASCADE"), primary_key=True, index=True),
+    Column("window", BigInteger, primary_key=True, autoincrement=False),  # 0: one for ever
+    Column("policy_id", Integer, nullable=False),
+    Column("reserved", Double, nullable=False),
+    Column("spent", Double, nullable=False, server_default="0"),  # counts once the job is settled
 )
 
 # Numbers of deleted entries stay used, so the ledger remembers the highest of them.

@@ -68,6 +68,7 @@ _update_user = (
         state=bindparam("state"),
         policy_id=bindparam("policy"),
         next_policy_id=bindparam("next_policy"),
+        policy_since_s=bindparam("since"),
     )
 )
 _add_entries = insert(entries).returning(entries.c.id, entries.c.made_s)
@@ -284,6 +285,7 @@ class _UserReports:
             "state": self.state.to_json(),
             "policy": self.state.policy.id,
             "next_policy": None if next_policy is None else next_policy.id,
+            "since": self.state.policy_since_s,
         }
 
     def outbox_rows(self) -> list[dict[str, Any]]:

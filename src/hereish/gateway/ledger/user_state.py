@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hereish.core.fingerprint import fingerprint
-from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.noise_first import NoiseFirst
-from hereish.core.places import PlaceMemory
 from hereish.core.run import NO_WINDOW
 from hereish.core.session import Report, Session
 from hereish.core.step import in_window
@@ -27,6 +26,7 @@ from hereish.core.windows import Window
 from hereish.errors import BudgetExhaustedError
 from hereish.gateway.ledger.models import Fix, LedgerRelease
 from hereish.gateway.ledger.policy import StoredPolicy
+from hereish.gateway.ledger.run_transfer import adopt_state, transfer_history
 
 
 class Entry(NamedTuple):
@@ -88,6 +88,7 @@ class BudgetStatus(NamedTuple):
     reports: int
     exhausted: bool
     closed: bool  # by a restore: what is left of it will not be spent
+    by_jobs: float = 0.0  # of what was spent: by jobs, or reserved for them
 
     @property
     def remaining(self) -> float:
@@ -101,6 +102,13 @@ class PrimaryDeviceSettings(NamedTuple):
     silence_s: float | None = None  # before others count; None: by the policy
 
 
+class JobCharges(NamedTuple):
+    """What jobs have taken of a user's budgets: spent, or reserved as long as they run. Public."""
+
+    reserved_s: float | None = None  # the end of the latest window that a job has reserved
+    by_window: Mapping[int | None, float] = MappingProxyType({})  # of the policy in force
+
+
 class UserState:
     """Loaded inside a transaction that holds the user's lock, and written back in it."""
 
@@ -111,9 +119,13 @@ class UserState:
         state: str | None,
         closed_s: float | None,
         devices: PrimaryDeviceSettings = PrimaryDeviceSettings(),  # noqa: B008  # immutable
+        charges: JobCharges = JobCharges(),  # noqa: B008  # immutable
+        policy_since_s: float | None = None,
     ) -> None:
         self.policy = policy
         self.next_policy = next_policy
+        self.policy_since_s = policy_since_s
+        self.charges = charges
         self.entry_count = 0
         self._closed_s = closed_s
         self._devices = devices
@@ -154,7 +166,7 @@ class UserState:
         if self._session is None:
             m, state = self.policy.mechanism, self._session_state
             self._session = (
-                m.session() if state is None else Session.from_state(m, _of_this_version(state, m))
+                m.session() if state is None else Session.from_state(m, adopt_state(state, m))
             )
         return self._session
 
@@ -199,8 +211,8 @@ class UserState:
 
         The secret goes into `Session.report` and nowhere else.
         """
-        may_pay = self._switch_policy(fix.at_s) and not self._is_closed(fix.at_s)
-        window = _window_number(self.policy.mechanism.window, fix.at_s)
+        may_pay = self.may_pay(fix.at_s)
+        window = window_number(self.policy.mechanism.window, fix.at_s)
         newest = self.newest
         if newest is not None and newest.kind == Kind.NONE:
             same = (newest.window, newest.policy_id) == (window, self.policy.id)
@@ -216,7 +228,8 @@ class UserState:
         if may_pay:
             try:
                 at = datetime.fromtimestamp(fix.at_s, UTC)
-                report = self.session.report((fix.lat, fix.lon), at)  # [L4]
+                with self.session.charged(at, self.charges.by_window.get(window, 0.0)):
+                    report = self.session.report((fix.lat, fix.lon), at)  # [L4]
                 entry = self._paid_entry(report, fix.at_s, device)
             except BudgetExhaustedError:
                 entry = None
@@ -270,6 +283,15 @@ class UserState:
             device=device,
         )
 
+    def may_pay(self, at_s: float) -> bool:
+        """Whether a window at this time may be paid from; begins with a policy that waits.
+
+        Not before the policy in force began: jobs may have begun with it for a later window.
+        """
+        if not self._switch_policy(at_s) or self.is_closed(at_s):
+            return False
+        return self.policy_since_s is None or at_s >= self.policy_since_s  # [L12]
+
     def _switch_policy(self, at_s: float) -> bool:
         """Begin with the policy that waits, if it is time; whether anything may be paid now.
 
@@ -286,19 +308,24 @@ class UserState:
             if not _is_later(new.mechanism.window, at_s, self._paid_s):  # [L5]
                 return False
         empty = math.isnan(float(self.session.run.at_s[0]))
-        self._session_state = None if empty else _transfer_history(self.session, new.mechanism)
+        self._session_state = None if empty else transfer_history(self.session, new.mechanism)
         self._session = None
-        self.policy, self.next_policy = new, None
+        self.policy, self.next_policy, self.policy_since_s = new, None, at_s
+        self.charges = self.charges._replace(by_window={})  # which were the old policy's
         return True
 
     @property
     def _paid_s(self) -> float:
-        """The last time that was paid for, or may have been before a restore; else -inf."""
+        """The last time that was paid for, by a report or a job, or may have been before a restore.
+
+        Else -inf.
+        """
         released_s = float(self.session.run.at_s[0])
         released_s = -math.inf if math.isnan(released_s) else released_s
-        return max(released_s, self._closed_s if self._closed_s is not None else -math.inf)
+        others = (self._closed_s, self.charges.reserved_s)
+        return max(released_s, *(-math.inf if s is None else s for s in others))
 
-    def _is_closed(self, at_s: float) -> bool:
+    def is_closed(self, at_s: float) -> bool:
         """Whether this time lies in a window that a restore has closed."""
         closed_s = self._closed_s
         return closed_s is not None and not _is_later(self.policy.mechanism.window, at_s, closed_s)
@@ -323,18 +350,21 @@ class UserState:
         m = self.policy.mechanism
         run = in_window(m, self.session.run, np.array([at_s]))
         window = int(run.window[0])
-        closed = self._is_closed(at_s)
+        closed = self.is_closed(at_s)
+        by_jobs = self.charges.by_window.get(None if window == NO_WINDOW else window, 0.0)
         return BudgetStatus(
-            spent=float(run.spent[0]),
+            spent=float(run.spent[0]) + by_jobs,
             total=m.privacy.eps_per_m,
             window=m.window.covers(None if window == NO_WINDOW else window),
             reports=int(run.reports[0]),
             exhausted=bool(run.ended[0]) or closed,
             closed=closed,
+            by_jobs=by_jobs,
         )
 
 
-def _window_number(window: Window, at_s: float) -> int | None:
+def window_number(window: Window, at_s: float) -> int | None:
+    """The number of the window of a time; None if there is one for ever."""
     numbers = window.index(np.array([at_s]))
     return None if numbers is None else int(numbers[0])
 
@@ -343,51 +373,5 @@ def _is_later(window: Window, at_s: float, than_s: float) -> bool:
     """Whether a time lies in a later window than another time."""
     if than_s == -math.inf:
         return True
-    number, other = _window_number(window, at_s), _window_number(window, than_s)
+    number, other = window_number(window, at_s), window_number(window, than_s)
     return number is not None and other is not None and number > other
-
-
-def _transfer_history(session: Session, m: PredictiveMechanism) -> dict[str, Any]:
-    """The public history of a session, with a fresh budget of another mechanism."""
-    empty = m.session().to_state()
-    old = session.to_state()["run"]
-    kept = ["values", "times_s", "hards", "hard_at_s", "hard_threshold", "tested_at_s"]
-    if _has_same_memory(session.mechanism, m):
-        kept.append("learnt")
-    return {**empty, "run": {**empty["run"], **{name: old[name] for name in kept}}}
-
-
-def _of_this_version(state: dict[str, Any], m: PredictiveMechanism) -> dict[str, Any]:
-    """The state of the mechanism that another version of hereish built from the same policy.
-
-    Its presets may pace or remember in another way. What was promised, the windows and what was
-    spent in them are the same, and the bound needs no more. Everything else is left as it is, for
-    `Session.from_state` to refuse.
-    """
-    stored, run = state.get("mechanism"), state.get("run")
-    if stored == m.fingerprint or m.own_decision is not NoiseFirst or not isinstance(run, dict):
-        return state
-    promise, window = f"{m.privacy!r}; ", f"; {fingerprint(m.window)}; {m.on_exhausted}"
-    text = str(stored)
-    decided = f"; {fingerprint(m.decision)}; " in text
-    if not (text.startswith(promise) and text.endswith(window) and decided):
-        return state
-    empty, learnt = m.session().to_state()["run"], run.get("learnt", [])
-    # What was learnt may begin anew. Nothing else may: without its `spent`, a budget would.
-    needed = set(empty) - {"learnt"}
-    if set(run) - {"learnt"} != needed or not isinstance(learnt, list):
-        return state
-    kept = {name: run[name] for name in needed}
-    if m.width and len(learnt) == m.width:
-        kept["learnt"] = learnt
-    return {**state, "mechanism": m.fingerprint, "run": {**empty, **kept}}
-
-
-def _has_same_memory(old: PredictiveMechanism, new: PredictiveMechanism) -> bool:
-    """Whether places that one has learnt are places to the other: how exactly they are known is
-    in metres, whatever the budgets. Hours that were counted in another time zone do no harm.
-    """
-    before, after = old.prediction, new.prediction
-    if not (isinstance(before, PlaceMemory) and isinstance(after, PlaceMemory)):
-        return False
-    return (before.places, before.space) == (after.places, after.space)
