@@ -191,7 +191,7 @@ def _session(master: str | None, columns: Columns, quiet: bool) -> SparkSession:
     session: SparkSession = builder.getOrCreate()
     if hasattr(session, "_jvm"):
         session.sparkContext.setLogLevel("ERROR")
-        if session.sparkContext.master.startswith("local"):
+        if str(session.sparkContext.master).startswith("local"):
             # Two hundred partitions, Spark's default, are for clusters.
             parts = str(_PARTITIONS_PER_CORE * session.sparkContext.defaultParallelism)
             if session.conf.get(_PARTITIONS) == _SPARKS_DEFAULT:

@@ -72,6 +72,20 @@ def reserve(
         )
 
 
+def reserve_all(
+    df: DataFrame, mechanism: PredictiveMechanism, job: JobBudget, *, user: str, time: str
+) -> DataFrame:
+    """As `reserve`, all at once: what `sanitize` takes as `granted`. It is held by the driver."""
+    pieces = reserve(df, mechanism, job, user=user, time=time)
+    rows = [row for piece in pieces for row in grant_rows(piece)]
+    return df.sparkSession.createDataFrame(rows, GRANTS)
+
+
+def grant_rows(piece: pa.Table) -> list[tuple[Any, ...]]:
+    """What was granted as rows of GRANTS."""
+    return list(zip(*(column.to_pylist() for column in piece.columns), strict=True))
+
+
 def settle(
     released: DataFrame,
     mechanism: PredictiveMechanism,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from hereish.errors import ParameterError, PointError
-from hereish.spark.jobs import GRANTS
+from hereish.spark.jobs import GRANTS, grant_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,8 +47,8 @@ class StagedOutput:
         try:
             self._spark.createDataFrame([], GRANTS).write.parquet(where)
             for piece in pieces:
-                rows = list(zip(*(column.to_pylist() for column in piece.columns), strict=True))
-                self._spark.createDataFrame(rows, GRANTS).write.mode("append").parquet(where)
+                some = self._spark.createDataFrame(grant_rows(piece), GRANTS)
+                some.write.mode("append").parquet(where)
         except BaseException:
             self._remove()
             raise

@@ -34,6 +34,7 @@ def sanitize_relation(
     keep: Sequence[str] = (),
     every: timedelta | None = None,
     drop_bad: bool = False,
+    granted: str | None = None,
     counts: ArrowCounts | None = None,
 ) -> pa.RecordBatchReader:
     """What may be released of a DuckDB relation, as Arrow batches that DuckDB can query again.
@@ -41,10 +42,12 @@ def sanitize_relation(
     As `hereish.spark.sanitize`: columns, keys, ties and bad points are treated alike, and the same
     rows with the same key give the same bits. The relation is read once, when the result is, and
     until then its connection is busy: query the result over a cursor of its own (`con.cursor()`).
+    `granted` is a column that says in each row of a user what may be spent of which windows, as
+    `ArrowColumns` has it.
 
     Guarantee: as the mechanism's, for each user, over all of the relation.
     """
-    columns = ArrowColumns(user, time, lat, lon, trace, order, tuple(keep))
+    columns = ArrowColumns(user, time, lat, lon, trace, order, tuple(keep), granted)
     check_keyed(mechanism, columns)
     draws = read_key_file(key_file)
     for name in columns.read:
