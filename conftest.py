@@ -50,6 +50,7 @@ SLOW = (
     "tests/evaluation/test_preset_tuning.py",
     "tests/gateway/forwarding/test_[b-z]*.py",
     "tests/spark/test_connect.py",
+    "tests/spark/test_jobs.py",
     "tests/spark/test_leaks.py",
     "tests/spark/test_replays.py",
     "tests/spark/test_stream*.py",

@@ -7,46 +7,38 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from hereish.cli import main
 from hereish.gateway.ledger.jobs import LedgerJob
+from tests.support.terminal import Done, Terminal
 
 DAY = "2026-05-05"
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / "home"))
-    monkeypatch.delenv("HEREISH_KEY", raising=False)
     monkeypatch.chdir(tmp_path)
     rows = [f"{user},{DAY}T{hour:02}:00:00Z,60.17,24.94" for user in "ab" for hour in range(24)]
     (tmp_path / "day.csv").write_text("\n".join(["user,time,lat,lon", *rows]) + "\n")
     return tmp_path
 
 
-def hereish(*words: str) -> Result:
-    return CliRunner().invoke(main, list(words))
-
-
-def sanitize(out: str, *words: str) -> Result:
+def sanitize(hereish: Terminal, out: str, *words: str) -> Done:
     return hereish("sanitize", "day.csv", "-o", out, "--ledger", "ledger.db", "--json", *words)
 
 
-def test_two_jobs_share_the_budget_of_a_user(folder: Path) -> None:
-    hereish("user", "add", "a", "--database", "ledger.db")
-    first = json.loads(sanitize("one.csv", "--job", "one").stdout)
+def test_two_jobs_share_the_budget_of_a_user(hereish: Terminal, folder: Path) -> None:
+    hereish("user", "add", "a")
+    first = json.loads(sanitize(hereish, "one.csv", "--job", "one").out)
     assert first["job"]["windows"] == 2
     assert sum(first["job"]["refused"].values()) == 1, "b is not a user"
     assert (first["hard"] + first["easy"] + first["untested"], first["refused"]) == (24, 24)
-    second = json.loads(sanitize("two.csv", "--job", "two", "--add-users").stdout)
+    second = json.loads(sanitize(hereish, "two.csv", "--job", "two", "--add-users").out)
     assert second["job"] == {"name": "two", "windows": 2, "reduced": 1, "refused": {}}
     assert spent("one.csv", "a") + spent("two.csv", "a") <= 2.302585092994046 / 100
-    listed = json.loads(hereish("ledger", "jobs", "--json", "--database", "ledger.db").stdout)
+    listed = json.loads(hereish("ledger", "jobs", "--json").out)
     assert [job["name"] for job in listed] == ["two", "one"]
     assert all(job["taken"] < job["reserved"] for job in listed)
-    text = hereish("ledger", "jobs", "--database", "ledger.db").stdout
+    text = hereish("ledger", "jobs").out
     assert "two  begun" in text
     assert "2 windows of 2 users; paid" in text
 
@@ -57,39 +49,39 @@ def spent(name: str, user: str) -> float:
 
 
 def test_a_job_that_dies_has_published_nothing_and_can_be_run_again(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    hereish: Terminal, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hereish("user", "add", "a", "--database", "ledger.db")
+    hereish("user", "add", "a")
 
     def dies(self: LedgerJob, *_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
+        raise OSError(5, "gone")
 
     with monkeypatch.context() as patched:
         patched.setattr(LedgerJob, "settle", dies)
-        assert sanitize("one.csv", "--job", "one").exit_code != 0
+        assert sanitize(hereish, "one.csv", "--job", "one").code != 0
     assert not [path.name for path in folder.iterdir() if "one" in path.name]
-    listed = hereish("ledger", "jobs", "--database", "ledger.db").stdout
+    listed = hereish("ledger", "jobs").out
     assert "not paid for yet" in listed
-    assert sanitize("other.csv", "--job", "other").exit_code == 1, "nothing is left for another"
-    again = sanitize("one.csv", "--job", "one")
-    assert again.exit_code == 0, again.output
-    third = sanitize("again.csv", "--job", "one")
-    assert third.exit_code == 1
-    assert "has released its output" in third.stderr
+    assert sanitize(hereish, "other.csv", "--job", "other").code == 1, "nothing is left for another"
+    again = sanitize(hereish, "one.csv", "--job", "one")
+    assert again.code == 0, again.err
+    third = sanitize(hereish, "again.csv", "--job", "one")
+    assert third.code == 1
+    assert "has released its output" in third.err
 
 
 def test_what_a_dead_job_has_reserved_is_returned_by_cancelling_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    hereish: Terminal, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hereish("user", "add", "a", "--database", "ledger.db")
+    hereish("user", "add", "a")
     with monkeypatch.context() as patched:
         patched.setattr(LedgerJob, "settle", lambda *_, **__: 1 / 0)
-        assert sanitize("one.csv", "--job", "one").exit_code != 0
-    assert hereish("ledger", "cancel", "one", "--yes", "--database", "ledger.db").exit_code == 0
-    other = json.loads(sanitize("other.csv", "--job", "other").stdout)
+        assert sanitize(hereish, "one.csv", "--job", "one").code != 0
+    assert hereish("ledger", "cancel", "one", "--yes").code == 0
+    other = json.loads(sanitize(hereish, "other.csv", "--job", "other").out)
     assert other["job"]["reduced"] == 0
-    paid = hereish("ledger", "cancel", "other", "--yes", "--database", "ledger.db")
-    assert "stays spent" in paid.stderr
+    paid = hereish("ledger", "cancel", "other", "--yes")
+    assert "stays spent" in paid.err
 
 
 @pytest.mark.parametrize(
@@ -107,16 +99,16 @@ def test_what_a_dead_job_has_reserved_is_returned_by_cancelling_it(
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
-    folder: Path, words: list[str], said: str
+    hereish: Terminal, folder: Path, words: list[str], said: str
 ) -> None:
     done = hereish("sanitize", "day.csv", "-o", "out.csv", *words)
-    assert done.exit_code == 2
-    assert said in done.stderr
+    assert done.code == 2
+    assert said in done.err
 
 
-def test_the_summary_for_people_says_who_was_left_out(folder: Path) -> None:
-    hereish("user", "add", "a", "--database", "ledger.db")
+def test_the_summary_for_people_says_who_was_left_out(hereish: Terminal, folder: Path) -> None:
+    hereish("user", "add", "a")
     done = hereish("sanitize", "day.csv", "-o", "out.csv", "--ledger", "ledger.db", "--job", "one")
-    assert "Job one is paid for in the ledger: 2 windows." in done.stdout
-    assert "1 got nothing: not a user of the ledger" in done.stdout
-    assert "Most points were refused" not in done.stdout
+    assert "Job one is paid for in the ledger: 2 windows." in done.out
+    assert "1 got nothing: not a user of the ledger" in done.out
+    assert "Most points were refused" not in done.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Iterator
@@ -15,6 +16,10 @@ import pytest
 
 import hereish
 from hereish.errors import ParameterError
+from hereish.gateway.admin.accounts import NewUsers
+from hereish.gateway.ledger.ledger import Ledger
+from hereish.gateway.ledger.policy import Policy
+from hereish.gateway.paths import resolve_paths
 from hereish.traces.arrow import ArrowColumns, sanitize_batches
 from hereish.traces.budgets import EachTrace
 from hereish.traces.key_file import read_key_file, write_key_file
@@ -271,19 +276,40 @@ def test_sql_has_a_table_function(
         query(counted, "PARTITION BY pmod(hash(user), 5) ORDER BY (user, time DESC)").collect()
 
 
+def test_rows_that_a_join_has_put_together_by_user_stay_whole(
+    spark: Any, shuffled: Any, key_file: Path
+) -> None:
+    """Spark would leave out a shuffle that seems to be there already, and then take it apart."""
+    from hereish.spark import sanitize
+
+    users = shuffled.select("user").distinct()
+    joined = shuffled.hint("merge").join(users, "user")
+    count = int(spark.conf.get("spark.sql.shuffle.partitions"))
+    out = sanitize(joined, WHOLE_DAY, **NAMES, key_file=key_file, partitions=count)
+    plain = sanitize(shuffled, WHOLE_DAY, **NAMES, key_file=key_file, partitions=3)
+    assert rows_of(out.toArrow()) == rows_of(plain.toArrow())
+
+
 def test_the_page_runs_as_it_is_written(
-    spark: Any, shuffled: Any, key_file: Path, tmp_path: Path
+    spark: Any, shuffled: Any, key_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (ROOT / "docs" / "spark.md").read_text("utf-8")
     blocks = re.findall(r"^```py\n(.*?)^```$", page, re.M | re.S)
-    assert len(blocks) == 2
-    given: dict[str, Any] = {
-        "df": shuffled, "spark": spark, "key_file": key_file, "out": str(tmp_path / "out")
-    }  # fmt: skip
-    for block in blocks:
+    assert len(blocks) == 3
+    monkeypatch.setenv("HEREISH_KEY_FILE", str(tmp_path / "key"))
+    monkeypatch.setenv("HEREISH_MARK", str(tmp_path / "mark"))
+    database = str(tmp_path / "ledger.db")
+    with contextlib.closing(Ledger.open(resolve_paths(database))) as ledger:
+        helsinki = Policy(level=math.log(10), radius_m=100, time_zone="Europe/Helsinki")
+        NewUsers(ledger, helsinki)([f"user {number:03}" for number in range(40)])
+    given: dict[str, Any] = {"df": shuffled, "spark": spark, "key_file": key_file}
+    given |= {"database": database, "staging": str(tmp_path / "staging")}
+    for number, block in enumerate(blocks):
+        given["out"] = str(tmp_path / f"out {number}")
         exec(block, given)  # noqa: S102  # our own page
-    written = spark.read.parquet(str(tmp_path / "out"))
-    assert rows_of(written.toArrow()) == rows_of(given["again"].toArrow())
+    given["ledger"].close()
+    rows = [rows_of(spark.read.parquet(str(tmp_path / f"out {i}")).toArrow()) for i in (0, 2)]
+    assert rows == [rows_of(given["again"].toArrow())] * 2, "the same, with whole budgets granted"
 
 
 def test_a_frame_that_is_no_stream_is_told_so(shuffled: Any, key_file: Path) -> None:

@@ -167,7 +167,7 @@ def sanitize_columns(
         rows, inner = _with_grants(rows, granted), replace(inner, granted="granted")
     by = ["user", "trace", "time"] if isinstance(mechanism.window, EachTrace) else ["user", "time"]
     by += [] if inner.order is None else [inner.order]
-    placed = rows.repartition(count, "user").sortWithinPartitions(*by)
+    placed = rows.repartition(count, _place(f.col("user"))).sortWithinPartitions(*by)
     counted = observe_released is not None
     task = _Task(mechanism, inner, str(key_file), every_s, counted)
     out = _guarded(placed, count).mapInArrow(task, released_schema(rows.schema, inner))
@@ -186,13 +186,20 @@ def _with_grants(rows: DataFrame, granted: DataFrame) -> DataFrame:
     return rows.join(each, same, "left").drop("granted_user")
 
 
+def _place(user: Column) -> Column:
+    """By which users are shared out. Not by the user as it is: rows that a join or a group has put
+    together by that already would not be moved again, and adaptive execution may take those apart.
+    """
+    return f.xxhash64(f.lit("hereish"), user)
+
+
 def _guarded(placed: DataFrame, count: int) -> DataFrame:
     """The rows, with a check on the executor that each is in the partition of its user.
 
     The number of a partition is that of the shuffle, whatever is done with it afterwards. If
     something splits partitions, those after it have other numbers than their users'.
     """
-    whole = f.pmod(f.hash("user"), f.lit(count)) == f.spark_partition_id()
+    whole = f.pmod(f.hash(_place(f.col("user"))), f.lit(count)) == f.spark_partition_id()
     broken = f.raise_error(f.lit(NOT_WHOLE)).cast(placed.schema["user"].dataType)
     return placed.withColumn("user", f.when(whole, f.col("user")).otherwise(broken))
 
