@@ -69,7 +69,7 @@ def costs(path: Path) -> dict[tuple[str, Any], float]:
     """By user and day of UTC."""
     spent: dict[tuple[str, Any], float] = {}
     for row in pq.read_table(path).to_pylist():
-        key = (row["user"], row["time"].astimezone(UTC).date())
+        key = (row["user"], row["time"].date())  # Spark writes times in UTC
         spent[key] = spent.get(key, 0.0) + row["cost"]
     return spent
 
@@ -77,8 +77,12 @@ def costs(path: Path) -> dict[tuple[str, Any], float]:
 def test_a_killed_job_has_published_nothing_and_goes_on_under_its_name(
     stage: tuple[Path, GatewayPaths],
 ) -> None:
-    folder, where = stage
-    ledger = Ledger.open(where)
+    with contextlib.closing(Ledger.open(stage[1])) as ledger:
+        check_killed_job(stage, ledger)
+
+
+def check_killed_job(stage: tuple[Path, GatewayPaths], ledger: Ledger) -> None:
+    folder, _ = stage
     total = policy().build().bound.total
     for number in range(USERS - 1):  # one is not known
         accounts.add_user(ledger, f"user {number:03}", policy(preset="whole-day"))
@@ -96,7 +100,7 @@ def test_a_killed_job_has_published_nothing_and_goes_on_under_its_name(
         assert time.monotonic() < deadline_s
         time.sleep(0.02)
     killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    killed.communicate()
     assert not (folder / "out.parquet").exists()
     [job] = list_jobs(ledger)
     assert job.settled_s is None, "killed before it has paid"
@@ -116,8 +120,6 @@ def test_a_killed_job_has_published_nothing_and_goes_on_under_its_name(
     assert spent["user 000", day] + own.release.cost <= total
     assert all(cost <= total for cost in spent.values())
     assert f"user {USERS - 1:03}" not in {user for user, _ in spent}
-
-    ledger.close()
 
 
 @QUIETLY
