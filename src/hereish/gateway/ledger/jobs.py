@@ -146,6 +146,7 @@ class LedgerJob:
 
     def settle(self, costs: Iterable[WindowCost], digest: bytes | None = None) -> None:
         ledger = self._ledger
+        paying = self._summed(costs)  # before the transaction: an engine may take minutes for them
         with ledger.database.writing() as tx:
             mark = ledger.mark.value()
             self._check_ledger(tx, mark)
@@ -161,12 +162,27 @@ class LedgerJob:
                 number = int(tx.execute(select(ledger_row.c.job_number)).scalar_one())
             else:
                 self._refuse_nothing(tx)
-                self._write_costs(tx, costs)
+                self._write_costs(tx, paying)
                 paid = {"settled_s": time.time(), "digest": digest}
                 tx.execute(update(jobs).where(jobs.c.name == self.name).values(paid))
                 number = ledger.database.take_number(tx)
                 tx.execute(update(ledger_row).values(job_number=number))
         ledger.guard.raise_mark_to(number)  # [L14]
+
+    def _summed(self, costs: Iterable[WindowCost]) -> list[WindowCost]:
+        """What was spent in each window, by user, so that those of a user are looked up once."""
+        spent: dict[tuple[str, int], float] = {}
+        for user, window, cost in costs:
+            if not cost >= 0.0:
+                raise self._overspent()
+            spent[user, window] = spent.get((user, window), 0.0) + cost
+        return [WindowCost(*key, spent[key]) for key in sorted(spent) if spent[key] > 0.0]
+
+    def _overspent(self) -> JobError:
+        return JobError(
+            f"the job {self.name!r} has spent more than it has reserved, or what it had reserved "
+            "was cancelled or deleted meanwhile; nothing may be published"
+        )
 
     def _refuse_nothing(self, tx: Connection) -> None:
         """Raises if the job has reserved nothing: its name is not used up then."""
@@ -178,11 +194,11 @@ class LedgerJob:
                 f"{reasons or 'there is none'}. Nothing was written"
             )
 
-    def _write_costs(self, tx: Connection, costs: Iterable[WindowCost]) -> None:
+    def _write_costs(self, tx: Connection, costs: Sequence[WindowCost]) -> None:
         """What was spent of each reservation. Raises for what is more, or was not reserved."""
         own = reservations.c.job == self.name
         tx.execute(update(reservations).where(own).values(spent=0.0))  # by an attempt that failed
-        for some in _in_lots([cost for cost in costs if cost.cost != 0.0], _COSTS_AT_ONCE):
+        for some in _in_lots(costs, _COSTS_AT_ONCE):
             names = {cost.user for cost in some}
             found = tx.execute(
                 select(users.c.name, users.c.id, users.c.policy_id).where(users.c.name.in_(names))
@@ -206,10 +222,7 @@ class LedgerJob:
                     bound = self._ledger.policies.read(tx, policy_id).mechanism.bound
                     spent = float(bound.rounded_up(cost))
                 if not 0.0 < spent <= most:
-                    raise JobError(
-                        f"the job {self.name!r} has spent more than it has reserved, or what it "
-                        "had reserved was cancelled or deleted meanwhile; nothing may be published"
-                    )
+                    raise self._overspent()
                 rows.append({"u": key[0], "w": window, "s": spent})
             tx.execute(_update_spent, [{**row, "j": self.name} for row in rows])
 
