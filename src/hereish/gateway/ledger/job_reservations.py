@@ -95,11 +95,12 @@ class _Asking:
         self._asked = job.mechanism.privacy.eps_per_m
         self._window = job.mechanism.window
         self._window_text = fingerprint(self._window)
-        self._pruned_s = tx.execute(select(ledger.c.pruned_s)).scalar()
         numbers = [one.window for one in windows]
         span = {"first": min(numbers, default=0), "last": max(numbers, default=0)}
         self._own, self._others = self._read_reservations(ids, span)
         self._reported = _reported_costs(tx, ids, span)
+        # After the costs: whoever prunes does not wait for us, and may have done so before them.
+        self._pruned_s = tx.execute(select(ledger.c.pruned_s)).scalar()
         self._new: list[dict[str, object]] = []
         self._ends_s: dict[int, float] = {}
 
