@@ -166,7 +166,9 @@ class LedgerJob:
                 paid = {"settled_s": time.time(), "digest": digest}
                 tx.execute(update(jobs).where(jobs.c.name == self.name).values(paid))
                 number = ledger.database.take_number(tx)
-                tx.execute(update(ledger_row).values(job_number=number))
+                # Another job may have taken a later number and been quicker: it never falls.
+                later = ledger_row.c.job_number < number
+                tx.execute(update(ledger_row).where(later).values(job_number=number))
         ledger.guard.raise_mark_to(number)  # [L14]
 
     def _summed(self, costs: Iterable[WindowCost]) -> list[WindowCost]:
