@@ -108,6 +108,10 @@ class JobCharges(NamedTuple):
     reserved_s: float | None = None  # the end of the latest window that a job has reserved
     by_window: Mapping[int | None, float] = MappingProxyType({})  # of the policy in force
 
+    def extended(self, end_s: float) -> JobCharges:
+        """The same when a window that ends then is reserved, too."""
+        return self._replace(reserved_s=max(end_s, self.reserved_s or -math.inf))
+
 
 class UserState:
     """Loaded inside a transaction that holds the user's lock, and written back in it."""
