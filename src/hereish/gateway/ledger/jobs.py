@@ -92,15 +92,15 @@ class LedgerJob:
                 f"the name of a job has 1 to {_MAX_NAME} printable characters, found {name!r}"
             )
         with ledger.database.writing() as tx:
-            row = tx.execute(select(jobs).where(jobs.c.name == name)).one_or_none()
+            row = tx.execute(_select_job, {"job": name}).one_or_none()
+            if row is not None and row.settled_s is None and not _has_reserved(tx, name):
+                tx.execute(delete(jobs).where(jobs.c.name == name))  # it may begin anew
+                row = None
             if row is None:
                 begun = {"mechanism": mechanism.fingerprint, "created_s": time.time()}
                 tx.execute(insert(jobs), {"name": name, **begun})
             elif row.mechanism != mechanism.fingerprint:
-                raise JobError(
-                    f"the job {name!r} was begun with other settings; take these again, or give "
-                    "another job a name of its own"
-                )
+                raise _other_settings(name)
             elif row.settled_s is not None and not (repeats and row.digest is not None):
                 raise JobError(
                     f"the job {name!r} has released its output and paid for it; another job has a "
@@ -188,8 +188,7 @@ class LedgerJob:
 
     def _refuse_nothing(self, tx: Connection) -> None:
         """Raises if the job has reserved nothing: its name is not used up then."""
-        own = select(reservations.c.user_id).where(reservations.c.job == self.name)
-        if tx.execute(own.limit(1)).first() is None:
+        if not _has_reserved(tx, self.name):
             reasons = "; ".join(f"{n:,} got nothing: {why}" for why, n in self.refused.items())
             raise JobError(
                 f"the job {self.name!r} may release nothing, of {self.windows:,} windows of users "
@@ -234,16 +233,25 @@ class LedgerJob:
         self._ledger.guard.check(progress.last, progress.era, mark)
 
     def _lock_job(self, tx: Connection, otherwise: str) -> _JobRow:
-        query = select(jobs.c.settled_s, jobs.c.digest).where(jobs.c.name == self.name)
-        row = tx.execute(query.with_for_update()).one_or_none()
+        row = tx.execute(_select_job, {"job": self.name}).one_or_none()
         if row is None:
             raise JobError(f"the job {self.name!r} is not in the ledger: {otherwise}")
+        if row.mechanism != self._mechanism.fingerprint:
+            raise _other_settings(self.name)  # it has begun anew meanwhile
         return _JobRow(*row)
 
 
 class _JobRow(NamedTuple):
+    mechanism: str
     settled_s: float | None
     digest: bytes | None
+
+
+_select_job = (
+    select(jobs.c.mechanism, jobs.c.settled_s, jobs.c.digest)
+    .where(jobs.c.name == bindparam("job"))
+    .with_for_update()
+)
 
 
 _update_spent = (
@@ -255,6 +263,18 @@ _update_spent = (
     )
     .values(spent=bindparam("s"))
 )
+
+
+def _has_reserved(tx: Connection, name: str) -> bool:
+    own = select(reservations.c.user_id).where(reservations.c.job == name)
+    return tx.execute(own.limit(1)).first() is not None
+
+
+def _other_settings(name: str) -> JobError:
+    return JobError(
+        f"the job {name!r} was begun with other settings; take these again, or give another job a "
+        "name of its own"
+    )
 
 
 def list_jobs(ledger: Ledger) -> list[JobInfo]:
