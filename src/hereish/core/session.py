@@ -166,7 +166,9 @@ class Session:
                 after = self._run
                 if after.window[0] == run.window[0]:  # a later one has a budget of its own
                     own = after.spent - eps  # exact: whole quanta
-                    self._run = after._replace(spent=own).frozen()
+                    # What others return can be spent, so that it is over is asked again.
+                    ended = run.ended if eps > 0.0 else after.ended
+                    self._run = after._replace(spent=own, ended=ended).frozen()
 
     def _keep(self, run: Run) -> None:
         self._run = run

@@ -122,7 +122,8 @@ def test_what_was_published_is_published_again_only_if_it_is_the_same(ledger: Le
 
 
 def test_a_job_goes_on_with_the_settings_that_it_was_begun_with(ledger: Ledger) -> None:
-    LedgerJob.begin(ledger, "nightly", mechanism())
+    member(ledger)
+    LedgerJob.begin(ledger, "nightly", mechanism()).reserve(windows())
     with pytest.raises(JobError, match="other settings"):
         LedgerJob.begin(ledger, "nightly", mechanism(0.5))
     for name in ("", " ", "a\nb", "x" * 129):

@@ -264,10 +264,11 @@ def _delete(ledger: Ledger, tx: Connection, name: str) -> None:
         tx.execute(delete(table).where(table.c.user_id == user.id))
     tx.execute(delete(users).where(users.c.id == user.id))
     tx.execute(raise_forgotten, {"number": last})  # last of all, as those who prune
-    tx.execute(
-        insert(removed),
-        {"name_key": ledger.keys.name_key(user.name), "removed_s": time.time()},
-    )
+    # And as jobs spell it, who would otherwise add the user again; unless that is another user.
+    for spelling in {user.name, canonical_name(user.name)}:
+        if not _was_removed(ledger, tx, spelling) and find_user(tx, spelling) is None:
+            row = {"name_key": ledger.keys.name_key(spelling), "removed_s": time.time()}
+            tx.execute(insert(removed), row)
 
 
 def new_token(

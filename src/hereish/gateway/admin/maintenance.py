@@ -15,6 +15,7 @@ from hereish.gateway.ledger.tables import (
     counts,
     destinations,
     entries,
+    jobs,
     outbox,
     policies,
     raise_forgotten,
@@ -109,10 +110,15 @@ def accept_restored(ledger: Ledger) -> int:
     A new era begins, so that no backup from before can be taken for this ledger.
     """
     with ledger.database.writing() as tx:
+        closed_s = _closing_s(ledger, tx)
+        # The backup may have lost that these were paid for and published: what they have reserved
+        # is of windows that are closed now, and nobody may pay from it again. Locked before the
+        # users, as by jobs that reserve.
+        tx.execute(delete(jobs).where(jobs.c.settled_s.is_(None)))
         # In the order in which reports lock them, so that nothing deadlocks.
         tx.execute(select(users.c.id).order_by(users.c.id).with_for_update())
         mark, progress = ledger.mark.value(), _progress(ledger, tx)
-        closed_s = _closing_s(ledger, tx)
+        closed_s = max(closed_s, _closing_s(ledger, tx))
         changed = int(tx.execute(update(users).values(closed_s=closed_s)).rowcount)
         era = next_era(progress.era, ledger.mark.era)
         tx.execute(update(ledger_row).values(closed_s=closed_s, era=era))
@@ -126,7 +132,10 @@ def accept_restored(ledger: Ledger) -> int:
 
 def _closing_s(ledger: Ledger, tx: Connection) -> float:
     """A time that nobody has reported for yet, by all evidence: clocks are set back, too."""
-    made = (entries.c.made_s, entries.c.at_s, policies.c.created_s, removed.c.removed_s)
+    made = (
+        *(entries.c.made_s, entries.c.at_s, policies.c.created_s, removed.c.removed_s),
+        *(jobs.c.created_s, jobs.c.settled_s),
+    )
     known = [tx.execute(select(func.max(column))).scalar() or 0.0 for column in made]
     now_s = max(time.time(), ledger.mark.written_s(), *known)
     closed_s = tx.execute(select(ledger_row.c.closed_s)).scalar() or 0.0

@@ -6,7 +6,7 @@ Everything it looks at is public: names, times, policies and what was spent. Pro
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -76,7 +76,7 @@ def reserve_windows(
         row = rows.get(windows[i].user)
         if row is not None:
             outcomes[i] = asking.reserve(row, states[row.name], windows[i])
-    asking.write(rows.values(), states)
+    asking.write()
     return outcomes
 
 
@@ -95,13 +95,14 @@ class _Asking:
         self._asked = job.mechanism.privacy.eps_per_m
         self._window = job.mechanism.window
         self._window_text = fingerprint(self._window)
-        self._pruned_s = tx.execute(select(ledger.c.pruned_s)).scalar()
         numbers = [one.window for one in windows]
         span = {"first": min(numbers, default=0), "last": max(numbers, default=0)}
         self._own, self._others = self._read_reservations(ids, span)
         self._reported = _reported_costs(tx, ids, span)
+        # After the costs: whoever prunes does not wait for us, and may have done so before them.
+        self._pruned_s = tx.execute(select(ledger.c.pruned_s)).scalar()
         self._new: list[dict[str, object]] = []
-        self._ends_s: dict[int, float] = {}
+        self._changed: dict[int, dict[str, object]] = {}  # rows of users, by their ids
 
     def _read_reservations(
         self, ids: Sequence[int], span: dict[str, int]
@@ -126,12 +127,12 @@ class _Asking:
     def reserve(self, user: UserRow, state: UserState, one: UserWindow) -> float | Refusal:
         """What is reserved of a window; a policy that waits may begin with it."""
         before = self._own.get((user.id, one.window))
+        if user.disabled_s is not None and not self._job.settled:
+            return Refusal.DISABLED
         if before is not None:
             return before
         if self._job.settled:
             return Refusal.SETTLED
-        if user.disabled_s is not None:
-            return Refusal.DISABLED
         start_s, end_s = self._bounds(one.at_s)
         refusal = self._refusal(state, start_s)
         if refusal is not None:
@@ -144,7 +145,9 @@ class _Asking:
             return Refusal.NOTHING
         self._own[user.id, one.window] = granted
         self._new.append({**key._asdict(), "job": self._job.name, "reserved": granted})
-        self._ends_s[user.id] = max(self._ends_s.get(user.id, -math.inf), end_s)
+        # At once: a policy that waits begins after the windows of this call, too.
+        state.charges = state.charges.extended(end_s)
+        self._changed[user.id] = _changed_row(user, state)
         return granted
 
     def _bounds(self, at_s: float) -> tuple[float, float]:
@@ -183,28 +186,24 @@ class _Asking:
             return float(run.spent[0])
         return 0.0 if key.window > number else self._reported.get(key, 0.0)
 
-    def write(self, rows: Iterable[UserRow], states: dict[str, UserState]) -> None:
-        if not self._new:
-            return
-        self._tx.execute(insert(reservations), self._new)
-        changed = []
-        for row in rows:
-            if row.id not in self._ends_s:
-                continue
-            state = states[row.name]
-            waiting = state.next_policy
-            switched = state.policy.id != row.policy_id and state.newest is not None
-            changed.append(
-                {
-                    "user": row.id,
-                    "new_state": state.to_json() if switched else row.state,
-                    "policy": state.policy.id,
-                    "next_policy": None if waiting is None else waiting.id,
-                    "since": state.policy_since_s,
-                    "end": max(self._ends_s[row.id], row.reserved_s or -math.inf),
-                }
-            )
-        self._tx.execute(_update_user, changed)
+    def write(self) -> None:
+        if self._new:
+            self._tx.execute(insert(reservations), self._new)
+            self._tx.execute(_update_user, list(self._changed.values()))
+
+
+def _changed_row(user: UserRow, state: UserState) -> dict[str, object]:
+    """What a reservation changes of a user: a policy that waited may have begun with it."""
+    waiting = state.next_policy
+    switched = state.policy.id != user.policy_id and state.newest is not None
+    return {
+        "user": user.id,
+        "new_state": state.to_json() if switched else user.state,
+        "policy": state.policy.id,
+        "next_policy": None if waiting is None else waiting.id,
+        "since": state.policy_since_s,
+        "end": state.charges.reserved_s,
+    }
 
 
 _update_user = (

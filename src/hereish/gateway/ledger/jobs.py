@@ -92,15 +92,15 @@ class LedgerJob:
                 f"the name of a job has 1 to {_MAX_NAME} printable characters, found {name!r}"
             )
         with ledger.database.writing() as tx:
-            row = tx.execute(select(jobs).where(jobs.c.name == name)).one_or_none()
+            row = tx.execute(_select_job, {"job": name}).one_or_none()
+            if row is not None and row.settled_s is None and not _has_reserved(tx, name):
+                tx.execute(delete(jobs).where(jobs.c.name == name))  # it may begin anew
+                row = None
             if row is None:
                 begun = {"mechanism": mechanism.fingerprint, "created_s": time.time()}
                 tx.execute(insert(jobs), {"name": name, **begun})
             elif row.mechanism != mechanism.fingerprint:
-                raise JobError(
-                    f"the job {name!r} was begun with other settings; take these again, or give "
-                    "another job a name of its own"
-                )
+                raise _other_settings(name)
             elif row.settled_s is not None and not (repeats and row.digest is not None):
                 raise JobError(
                     f"the job {name!r} has released its output and paid for it; another job has a "
@@ -146,6 +146,7 @@ class LedgerJob:
 
     def settle(self, costs: Iterable[WindowCost], digest: bytes | None = None) -> None:
         ledger = self._ledger
+        paying = self._summed(costs)  # before the transaction: an engine may take minutes for them
         with ledger.database.writing() as tx:
             mark = ledger.mark.value()
             self._check_ledger(tx, mark)
@@ -161,28 +162,44 @@ class LedgerJob:
                 number = int(tx.execute(select(ledger_row.c.job_number)).scalar_one())
             else:
                 self._refuse_nothing(tx)
-                self._write_costs(tx, costs)
+                self._write_costs(tx, paying)
                 paid = {"settled_s": time.time(), "digest": digest}
                 tx.execute(update(jobs).where(jobs.c.name == self.name).values(paid))
                 number = ledger.database.take_number(tx)
-                tx.execute(update(ledger_row).values(job_number=number))
+                # Another job may have taken a later number and been quicker: it never falls.
+                later = ledger_row.c.job_number < number
+                tx.execute(update(ledger_row).where(later).values(job_number=number))
         ledger.guard.raise_mark_to(number)  # [L14]
+
+    def _summed(self, costs: Iterable[WindowCost]) -> list[WindowCost]:
+        """What was spent in each window, by user, so that those of a user are looked up once."""
+        spent: dict[tuple[str, int], float] = {}
+        for user, window, cost in costs:
+            if not cost >= 0.0:
+                raise self._overspent()
+            spent[user, window] = spent.get((user, window), 0.0) + cost
+        return [WindowCost(*key, spent[key]) for key in sorted(spent) if spent[key] > 0.0]
+
+    def _overspent(self) -> JobError:
+        return JobError(
+            f"the job {self.name!r} has spent more than it has reserved, or what it had reserved "
+            "was cancelled or deleted meanwhile; nothing may be published"
+        )
 
     def _refuse_nothing(self, tx: Connection) -> None:
         """Raises if the job has reserved nothing: its name is not used up then."""
-        own = select(reservations.c.user_id).where(reservations.c.job == self.name)
-        if tx.execute(own.limit(1)).first() is None:
+        if not _has_reserved(tx, self.name):
             reasons = "; ".join(f"{n:,} got nothing: {why}" for why, n in self.refused.items())
             raise JobError(
                 f"the job {self.name!r} may release nothing, of {self.windows:,} windows of users "
                 f"{reasons or 'there is none'}. Nothing was written"
             )
 
-    def _write_costs(self, tx: Connection, costs: Iterable[WindowCost]) -> None:
+    def _write_costs(self, tx: Connection, costs: Sequence[WindowCost]) -> None:
         """What was spent of each reservation. Raises for what is more, or was not reserved."""
         own = reservations.c.job == self.name
         tx.execute(update(reservations).where(own).values(spent=0.0))  # by an attempt that failed
-        for some in _in_lots([cost for cost in costs if cost.cost != 0.0], _COSTS_AT_ONCE):
+        for some in _in_lots(costs, _COSTS_AT_ONCE):
             names = {cost.user for cost in some}
             found = tx.execute(
                 select(users.c.name, users.c.id, users.c.policy_id).where(users.c.name.in_(names))
@@ -206,10 +223,7 @@ class LedgerJob:
                     bound = self._ledger.policies.read(tx, policy_id).mechanism.bound
                     spent = float(bound.rounded_up(cost))
                 if not 0.0 < spent <= most:
-                    raise JobError(
-                        f"the job {self.name!r} has spent more than it has reserved, or what it "
-                        "had reserved was cancelled or deleted meanwhile; nothing may be published"
-                    )
+                    raise self._overspent()
                 rows.append({"u": key[0], "w": window, "s": spent})
             tx.execute(_update_spent, [{**row, "j": self.name} for row in rows])
 
@@ -219,16 +233,25 @@ class LedgerJob:
         self._ledger.guard.check(progress.last, progress.era, mark)
 
     def _lock_job(self, tx: Connection, otherwise: str) -> _JobRow:
-        query = select(jobs.c.settled_s, jobs.c.digest).where(jobs.c.name == self.name)
-        row = tx.execute(query.with_for_update()).one_or_none()
+        row = tx.execute(_select_job, {"job": self.name}).one_or_none()
         if row is None:
             raise JobError(f"the job {self.name!r} is not in the ledger: {otherwise}")
+        if row.mechanism != self._mechanism.fingerprint:
+            raise _other_settings(self.name)  # it has begun anew meanwhile
         return _JobRow(*row)
 
 
 class _JobRow(NamedTuple):
+    mechanism: str
     settled_s: float | None
     digest: bytes | None
+
+
+_select_job = (
+    select(jobs.c.mechanism, jobs.c.settled_s, jobs.c.digest)
+    .where(jobs.c.name == bindparam("job"))
+    .with_for_update()
+)
 
 
 _update_spent = (
@@ -240,6 +263,18 @@ _update_spent = (
     )
     .values(spent=bindparam("s"))
 )
+
+
+def _has_reserved(tx: Connection, name: str) -> bool:
+    own = select(reservations.c.user_id).where(reservations.c.job == name)
+    return tx.execute(own.limit(1)).first() is not None
+
+
+def _other_settings(name: str) -> JobError:
+    return JobError(
+        f"the job {name!r} was begun with other settings; take these again, or give another job a "
+        "name of its own"
+    )
 
 
 def list_jobs(ledger: Ledger) -> list[JobInfo]:

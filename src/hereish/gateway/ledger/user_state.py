@@ -108,6 +108,10 @@ class JobCharges(NamedTuple):
     reserved_s: float | None = None  # the end of the latest window that a job has reserved
     by_window: Mapping[int | None, float] = MappingProxyType({})  # of the policy in force
 
+    def extended(self, end_s: float) -> JobCharges:
+        """The same when a window that ends then is reserved, too."""
+        return self._replace(reserved_s=max(end_s, self.reserved_s or -math.inf))
+
 
 class UserState:
     """Loaded inside a transaction that holds the user's lock, and written back in it."""
@@ -213,7 +217,7 @@ class UserState:
         """
         may_pay = self.may_pay(fix.at_s)
         window = window_number(self.policy.mechanism.window, fix.at_s)
-        newest = self.newest
+        newest, same = self.newest, False
         if newest is not None and newest.kind == Kind.NONE:
             same = (newest.window, newest.policy_id) == (window, self.policy.id)
             ended = not may_pay or self.budget_at(fix.at_s).exhausted
@@ -232,7 +236,9 @@ class UserState:
                     report = self.session.report((fix.lat, fix.lon), at)  # [L4]
                 entry = self._paid_entry(report, fix.at_s, device)
             except BudgetExhaustedError:
-                entry = None
+                if same:  # jobs have the rest, and may return it: stored up to when
+                    self._exhausted_until_s, self._exhausted_until_changed = fix.at_s, True
+                    return None
         self.newest = entry or self._empty_entry(fix.at_s, window, device)
         self._last_s = fix.at_s
         self.entry_count += 1
