@@ -101,6 +101,7 @@ def test_what_fails_says_why_without_digits(folder: Path) -> None:
         (["--engine", "spark", "--key-file", "key", "--order", "input"], "--order"),
         (["--engine", "spark", "--key-file", "key", "--split-by", "user"], "--split-by"),
         (["--engine", "spark", "--key-file", "key", "--user", "@file"], "@file"),
+        (["--engine", "spark", "--key-file", "key", "--master", "sc://host"], "Connect"),
         (["--key-file", "key"], "--engine spark"),
         (["--master", "local"], "--engine spark"),
     ],

@@ -133,6 +133,11 @@ class EngineOptions:
                 "--engine spark needs a key, since Spark computes rows again: --key-file FILE, at "
                 "this path on every machine (openssl rand -base64 32 > FILE; chmod 600 FILE)"
             )
+        if (self.master or "").startswith("sc://"):
+            raise ParameterError(
+                "--master names a cluster, found the address of Spark Connect: over Connect, call "
+                "hereish.spark.sanitize from a program"
+            )
         reasons = {
             "order": "Spark's rows have no order of the input",
             "split_by": "Spark splits its output by partition",

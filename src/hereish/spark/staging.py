@@ -25,8 +25,8 @@ class StagedOutput:
         java: Any = getattr(spark, "_jvm", None)
         if java is None:
             raise ParameterError(
-                "over Spark Connect an output cannot appear at once when it is paid for: use "
-                "hereish.spark.jobs with a table of your own, or another --master"
+                "over Spark Connect an output cannot appear at once when it is paid for: use the "
+                "functions of hereish.spark.jobs, and publish it in your own way"
             )
         self._spark, self._to = spark, to.rstrip("/")
         self._folder = f"{self._to}.unpaid-{uuid4().hex[:12]}"
