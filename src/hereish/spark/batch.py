@@ -285,7 +285,6 @@ def usable(rows: DataFrame, drop_bad: bool) -> DataFrame:
 def fault_reason() -> Column:
     """Why a row with plain names cannot be used, or null."""
     user, time, lat, lon = map(f.col, ("user", "time", "lat", "lon"))
-    first, last = (f.lit(year).cast("timestamp") for year in _YEARS)
     swapped = (f.abs(lat) <= 180) & (f.abs(lon) <= 90)
     reason = {code: f.lit(text) for code, text in FAULT_REASONS.items()}
     return (
@@ -296,8 +295,14 @@ def fault_reason() -> Column:
         .when((f.abs(lat) > 90) & swapped, reason[Fault.SWAPPED])
         .when(f.abs(lat) > 90, reason[Fault.LAT_RANGE])
         .when(f.abs(lon) > 180, reason[Fault.LON_RANGE])
-        .when((time < first) | (time > last), reason[Fault.YEAR])
+        .when(~in_known_years(time), reason[Fault.YEAR])
     )
+
+
+def in_known_years(time: Column) -> Column:
+    """Whether a time is of the years in which clocks are right."""
+    first, last = (f.lit(year).cast("timestamp") for year in _YEARS)
+    return (time >= first) & (time <= last)
 
 
 def released_schema(given: t.StructType, columns: ArrowColumns) -> t.StructType:

@@ -22,6 +22,7 @@ from hereish.spark.batch import (
     fault_reason,
     quoted,
     sanitize_columns,
+    typed,
 )
 from hereish.spark.jobs import reserve, settle
 from hereish.spark.staging import StagedOutput
@@ -87,6 +88,8 @@ def sanitize_files(
     df = df.withColumn(names["time"], _as_time(df, names["time"]))
     if isinstance(df.schema[names["user"]].dataType, t.StringType):
         df = canonical_users(df, names["user"])
+    given = ArrowColumns(**names, keep=columns.keep)
+    typed(df, given)  # refuses what cannot be used, before anything is reserved
     owners = {"user": names["user"], "time": names["time"]}
     with nullcontext() if job is None else StagedOutput(spark, to) as staging:
         granted = None
@@ -97,7 +100,7 @@ def sanitize_files(
         out = sanitize_columns(
             df,
             mechanism,
-            ArrowColumns(**names, keep=columns.keep),
+            given,
             key_file=key_file,
             every_s=every_s,
             drop_bad=drop_bad,
@@ -108,7 +111,8 @@ def sanitize_files(
         _write(out, to if staging is None else staging.rows, to_form)
         if job is not None and staging is not None:
             with _silent_errors():
-                settle(_read(spark, [staging.rows], to_form), mechanism, job, **owners)
+                written = _read(spark, [staging.rows], to_form, multi_line=True)
+                settle(written, mechanism, job, **owners)
                 staging.publish()
     guarantee = describe_guarantee(mechanism, draws, columns, "public")
     if Path(to).is_dir():
@@ -202,12 +206,15 @@ def _session(master: str | None, columns: Columns, quiet: bool) -> SparkSession:
     return session
 
 
-def _read(spark: SparkSession, inputs: Sequence[str], form: str) -> DataFrame:
+def _read(
+    spark: SparkSession, inputs: Sequence[str], form: str, *, multi_line: bool = False
+) -> DataFrame:
     failure: str | None = None
     try:
         if form == "csv":
             # By the names in each header; within a folder Spark checks that they are the same.
-            frames = [spark.read.csv(one, header=True, enforceSchema=False) for one in inputs]
+            csv = spark.read.options(header=True, enforceSchema=False, multiLine=multi_line)
+            frames = [csv.csv(one) for one in inputs]
             return reduce(lambda one, other: one.unionByName(other), frames)
         return spark.read.parquet(*inputs)
     except PySparkException as broken:

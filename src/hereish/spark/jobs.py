@@ -8,13 +8,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from itertools import islice
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hereish.core.mechanism import PredictiveMechanism
-from hereish.spark.batch import quoted
+from hereish.errors import PointError
+from hereish.spark.batch import in_known_years, quoted
 from hereish.traces.job_budget import JobBudget, UserWindow, WindowCost, check_shared_budget
 
 try:
@@ -55,10 +58,11 @@ def reserve(
     """Reserve what the job may spend for the users and windows of `df`; what it got, in pieces.
 
     Each piece has the columns user, window and eps: a data frame of all of them is what `sanitize`
-    takes as `granted`. Rows without a user or a time are passed over.
+    takes as `granted`. Rows without a user or a time that can be used are passed over.
     """
     check_shared_budget(mechanism)
-    rows = _with_windows(df, mechanism, user, time)
+    timely = df.filter(in_known_years(f.col(quoted(time)).cast("timestamp")))
+    rows = _with_windows(timely, mechanism, user, time)
     found = rows.groupBy("user", "window").agg(f.min("at_s").alias("at_s"))
     windows = (UserWindow(*row) for row in found.toLocalIterator(prefetchPartitions=True))
     while some := list(islice(windows, _WINDOWS_AT_ONCE)):
@@ -98,10 +102,11 @@ def settle(
 
     They are read twice: let them be files, which do not change.
     """
+    digest = _digest(released, user, time)
     rows = _with_windows(released, mechanism, user, time, "cost")
     spent = rows.groupBy("user", "window").agg(f.sum("cost"))  # exact: sums of whole quanta
     costs = (WindowCost(*row) for row in spent.toLocalIterator(prefetchPartitions=True))
-    job.settle(costs, _digest(released))
+    job.settle(costs, digest)
 
 
 def _with_windows(
@@ -118,9 +123,23 @@ def _with_windows(
     return known.mapInArrow(_Windows(mechanism), schema)
 
 
-def _digest(released: DataFrame) -> bytes:
-    """Of all rows in whatever order. It tells outputs apart; it does not stand up to forgery."""
+def _digest(released: DataFrame, user: str, time: str) -> bytes:
+    """Of all rows in whatever order. It tells outputs apart; it does not stand up to forgery.
+
+    Raises for a row that does not say who has spent what and when: it could not be paid for.
+    """
+    needed = (
+        f.col(quoted(user)),
+        f.col(quoted(time)).cast("timestamp"),
+        f.col("cost").cast("double"),
+    )
+    unclear = f.count_if(reduce(or_, (one.isNull() for one in needed)))
     columns = [f.col(quoted(name)).cast("string") for name in sorted(released.columns)]
     sums = [f.sum(f.xxhash64(f.lit(salt), *columns).cast("decimal(38, 0)")) for salt in ("a", "b")]
-    [row] = released.agg(f.count(f.lit(1)), *sums).collect()
+    [(broken, *row)] = released.agg(unclear, f.count(f.lit(1)), *sums).collect()
+    if broken:
+        raise PointError(
+            "the output does not read as it was written: rows have no user, time or cost; nothing "
+            "was released"
+        )
     return hashlib.sha256(repr(tuple(map(str, row))).encode()).digest()

@@ -56,10 +56,12 @@ class StagedOutput:
 
     def publish(self) -> None:
         """Let the rows appear under the name of the output. They are paid for."""
-        if not self._files.rename(self._path(self.rows), self._path(self._to)):
+        # Into a folder that has appeared meanwhile it would be moved, and mixed with its rows.
+        taken = self._files.exists(self._path(self._to))
+        if taken or not self._files.rename(self._path(self.rows), self._path(self._to)):
             raise PointError(
                 "the output is paid for, and could not be moved to its place; run the job again "
-                "under its name"
+                "under its name, with an output that is not there yet"
             )
 
     def _remove(self) -> None:
