@@ -159,14 +159,16 @@ def _block(
             leave_at = done + steps
         chunk = Chunk(scratch, starts, lengths, done, steps)
         counts = np.minimum(lengths - done, steps)
-        reports = Reports(chunk.read("times", times), chunk.read("secrets", x), counts)
+        reports = Reports(chunk.read("secrets", x), chunk.read("times", times), counts)
         given = None if source.given is None else chunk.read("uniforms", source.given)
+        if given is None and foresight.is_possible(len(traces)):
+            given = source.of_chunk(m, scratch, reports)
         targets = {name: chunk.blank(name, column) for name, column in columns.items()}
         if foresight.pays(len(traces)):
             for name, target in targets.items() if final else ():
                 target[...] = _WRITTEN.get(name, 0.0)
-            drawn = source.of_reports(m, scratch, traces, reports, given)
-            run, most, hard = step_ahead(m, run, reports, drawn, targets, final)
+            u = source.picked(m, traces, given)
+            run, most, hard = step_ahead(m, run, reports, u, targets, final)
         else:
             run, most, hard = _step_each(
                 m, run, reports, given, source, out, scratch, traces, targets
@@ -297,31 +299,27 @@ class _Source:
             drawn.reshape(-1)[:] = given
         return drawn.T
 
-    def of_reports(
-        self,
-        m: PredictiveMechanism,
-        scratch: Scratch,
-        traces: Ints,
-        reports: Reports,
-        given: Floats | None,
-    ) -> Uniforms:
-        """The uniforms of a chunk's reports, in any order: the numbers that `uniforms` gives."""
-        draws, numbers = self.draws, given
-        if isinstance(draws, KeyedDraws):
-            keyed, begun = draws, self.begun[traces]
+    def of_chunk(self, m: PredictiveMechanism, scratch: Scratch, reports: Reports) -> Floats | None:
+        """The numbers of `uniforms` for all reports of a chunk; None if they follow from these."""
+        if isinstance(self.draws, KeyedDraws):
+            return None
+        left = reports.lanes_left
+        drawn = scratch.get("drawn", (m.uniforms * int(left.sum()),), np.float64)
+        self.draws.uniforms(len(drawn), out=drawn)
+        numbers = scratch.get("uniforms", (len(left), m.uniforms, int(left[0])), np.float64)
+        used = 0
+        for first, end in pairwise(np.flatnonzero(np.diff(left, prepend=-1, append=-1))):
+            some = numbers[first:end, :, : left[first]]
+            some[...] = drawn[used : used + some.size].reshape(some.shape)
+            used += some.size
+        return numbers
+
+    def picked(self, m: PredictiveMechanism, traces: Ints, given: Floats | None) -> Uniforms:
+        """Those of any reports of a chunk: of the given ones, or derived."""
+        if isinstance(self.draws, KeyedDraws):
+            keyed, begun = self.draws, self.begun[traces]
             return lambda step, lane, prepared, x: keyed.for_reports(m, begun[lane], prepared, x)
-        if numbers is None:
-            left = reports.lanes_left
-            drawn = scratch.get("drawn", (m.uniforms * int(left.sum()),), np.float64)
-            draws.uniforms(len(drawn), out=drawn)
-            shape = (len(left), m.uniforms, len(traces))
-            numbers = scratch.get("uniforms", shape, np.float64)
-            used = 0
-            for first, end in pairwise(np.flatnonzero(np.diff(left, prepend=-1, append=-1))):
-                some = numbers[first:end, :, : left[first]]
-                some[...] = drawn[used : used + some.size].reshape(some.shape)
-                used += some.size
-        by_number = numbers.transpose(1, 0, 2)
+        by_number = np.asarray(given).transpose(1, 0, 2)
         return lambda step, lane, prepared, x: by_number[:, step, lane].T
 
 

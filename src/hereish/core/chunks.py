@@ -78,8 +78,8 @@ class Chunk:
 class Reports(NamedTuple):
     """The next reports of some lanes: (steps, …, lanes)."""
 
-    at_s: Floats
     secrets: Floats
+    at_s: Floats
     counts: Ints  # (lanes,) how many each has, never more than the lane before it
 
     @property

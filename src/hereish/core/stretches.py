@@ -39,9 +39,9 @@ FEW_LANES = 128
 # Reports that are stepped together, of all lanes: enough to hide Python, few enough for the cache.
 REPORTS = 4096
 # Of each lane: at the first try, and no fewer than.
-_FIRST_REACH, _LEAST_REACH = 64.0, 8.0
+_FIRST_REACH, _LEAST_REACH = 256.0, 8.0
 # Steps of a chunk at most: of the first, of others, and of those in which reports are foreseen.
-_FIRST_STEPS, STEPS, _STEPS_AHEAD = 16, 512, 1 << 15
+_FIRST_STEPS, STEPS, _STEPS_AHEAD = 64, 512, 1 << 15
 # How often the way is reckoned again at most. It comes out the same after three times, mostly.
 _PASSES = 8
 
@@ -76,26 +76,28 @@ class Foresight:
         self._per_hard = math.inf if dense else 0.0
         self._steps = _FIRST_STEPS
 
+    def is_possible(self, lanes: int) -> bool:
+        return self._possible and lanes <= FEW_LANES
+
     def pays(self, lanes: int) -> bool:
-        return self._is_possible(lanes) and self._per_hard >= 12.0 + lanes / 4.0
+        return self.is_possible(lanes) and self._per_hard >= 12.0 + lanes / 4.0
 
     def steps(self, left: Ints) -> int:
         """For lanes with so many steps left, the longest first."""
-        if self._is_possible(len(left)):
+        if self.is_possible(len(left)):
             return self._steps
         # Up to where few lanes go on.
         return min(STEPS, int(left[FEW_LANES])) if self._possible else STEPS
 
     def learn(self, reports: int, hard: int, lanes: int) -> None:
         """How many reports of the last chunk were hard."""
+        if not self.is_possible(lanes):
+            return
         before = self.pays(lanes)
         self._per_hard = reports / hard if hard else math.inf
-        if self.pays(lanes) != before:
-            self._steps = _FIRST_STEPS
-        self._steps = min(4 * self._steps, _STEPS_AHEAD if self.pays(lanes) else STEPS)
-
-    def _is_possible(self, lanes: int) -> bool:
-        return self._possible and lanes <= FEW_LANES
+        longest = _STEPS_AHEAD if self.pays(lanes) else STEPS
+        changed = self.pays(lanes) != before
+        self._steps = _FIRST_STEPS if changed else min(8 * self._steps, longest)
 
 
 def step_ahead(

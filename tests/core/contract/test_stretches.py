@@ -145,13 +145,13 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]],
 @pytest.fixture
 def always_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks ahead however often reports are hard."""
-    possible = stretches.Foresight._is_possible
+    possible = stretches.Foresight.is_possible
     monkeypatch.setattr(stretches.Foresight, "pays", possible)
 
 
 @pytest.mark.usefixtures("always_ahead")
 @settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
