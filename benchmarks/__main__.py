@@ -25,14 +25,19 @@ from benchmarks.mechanism import (
 )
 from benchmarks.results import Result, format_table, update_page
 from benchmarks.spark import engines
-from benchmarks.whole_days import whole_day_batch, whole_day_growth, whole_day_live
+from benchmarks.whole_days import (
+    whole_day_batch,
+    whole_day_growth,
+    whole_day_live,
+    whole_day_lone,
+)
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 PARTS = {
     part.__name__: part
     for part in (
         *(throughput, keyed_draws, memory, live, growth, scaling, import_time),
-        *(whole_day_batch, whole_day_live, whole_day_growth),
+        *(whole_day_batch, whole_day_lone, whole_day_live, whole_day_growth),
         *(startup, files, engines, case_study, gateway),
     )
 }

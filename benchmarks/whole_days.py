@@ -1,4 +1,4 @@
-"""What `hereish.whole_day` costs: days of people who move, a report every half hour."""
+"""What `hereish.whole_day` costs: days of people who move, a report every half hour or second."""
 
 from __future__ import annotations
 
@@ -39,6 +39,15 @@ def days_of(users: int, days: int) -> Traces:
     return Traces(np.concatenate(points), synthetic.MIDNIGHT_S + at_s.ravel(), offsets)
 
 
+def dense_log(users: int, days: int, every_s: float) -> Traces:
+    """So many days of people with a logger that writes a point so often."""
+    clock_s = np.arange(0.0, DAY_S, every_s)
+    points = synthetic.whereabouts_on_days(users, 1, days, clock_s).reshape(-1, 2)
+    each_s = np.concatenate([clock_s + DAY_S * day for day in range(days)])
+    offsets = np.arange(users + 1) * len(each_s)
+    return Traces(points, synthetic.MIDNIGHT_S + np.tile(each_s, users), offsets)
+
+
 def whole_day_batch() -> list[Result]:
     """A batch against independent noise in plain NumPy."""
     m, rows = mechanism(), []
@@ -55,6 +64,29 @@ def whole_day_batch() -> list[Result]:
                 f"{ratio:.2f}",
                 "at least 0.4",
                 ratio >= 0.4,
+            )
+        )
+    return rows
+
+
+def whole_day_lone() -> list[Result]:
+    """A point of a dense log of one person, and of several, against one of very many people."""
+    m, many = mechanism(), days_of(8_000, 7)
+    logs = [dense_log(1, 12, 1.0), dense_log(1, 24, 2.0), dense_log(20, 1, 2.0)]
+    took = shortest_times(5, *(partial(hereish.sanitize, m, *data) for data in (many, *logs)))
+    many_each, *lone_each = (
+        time / len(data.at_s) for time, data in zip(took, (many, *logs), strict=True)
+    )
+    rows = []
+    for each, people, apart in zip(lone_each, (1, 1, 20), (1, 2, 2), strict=True):
+        ratio = each / many_each
+        rows.append(
+            Result(
+                f"time per point, whole_day, {people} with a point every {apart} s / 8,000 people "
+                f"with {REPORTS} a day",
+                f"{ratio:.1f} ({each * 1e6:.2g} µs)",
+                "at most 5",
+                ratio <= 5.0,
             )
         )
     return rows

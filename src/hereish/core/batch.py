@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hereish.core.chunks import Chunk, Reports, Scratch
 from hereish.core.decision import TestThenNoise
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import SECURE, Draws, KeyedDraws, SecureDraws, SeededDraws, Words
 from hereish.core.run import Run
 from hereish.core.session import NOT_PRIVATE
 from hereish.core.step import Prepared, decide, prepare
+from hereish.core.stretches import STEPS, Foresight, Uniforms, can_be_foreseen, step_ahead
 from hereish.core.types import Bools, Floats, Ints, Kind
 from hereish.core.validation import checked_run, checked_traces
 from hereish.core.windows import NoReset
@@ -25,8 +28,6 @@ from hereish.errors import ParameterError, PartError
 # power of two: rows of a rectangle that far apart would fall on the same cache lines.
 LANES = 12_000
 POINTS = 30 * LANES
-# Steps of a chunk: few lanes take long ones, and those that have ended are left only between two.
-STEPS = 512
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def sanitize(
     if np.any(lengths[1:] > lengths[:-1]):
         order = np.argsort(-lengths, kind="stable")
     order = order[: np.count_nonzero(lengths)]
-    scratch = _Scratch()
+    scratch = Scratch()
     for first in range(0, len(order), LANES):
         traces = order[first : first + LANES]
         _block(m, x, times, source, out, scratch, traces, starts[traces], lengths[traces])
@@ -132,7 +133,7 @@ def _block(
     times: Floats,
     source: _Source,
     out: Sanitized,
-    scratch: _Scratch,
+    scratch: Scratch,
     traces: Ints,
     starts: Ints,
     lengths: Ints,
@@ -144,29 +145,35 @@ def _block(
     run = _owned(m.run(len(traces)) if out.run is None else out.run.take(traces))
     # With one budget for ever, a lane that stopped never releases again and can be left.
     final = m.on_exhausted == "stop" and type(m.window) is NoReset
-    done = 0
+    dense = lengths[0] > 60 and times[starts[0] + 60] - times[starts[0]] <= 3600.0
+    foresight = Foresight(source.is_ours and can_be_foreseen(m), dense)
+    done, leave_at = 0, 0
     while len(traces):
-        steps = int(min(lengths[0] - done, STEPS, max(1, POINTS // len(traces))))
-        chunk = _Chunk(scratch, starts, lengths, done, steps)
-        secrets, at_s = chunk.read("secrets", x), chunk.read("times", times)
+        most_steps = int(min(lengths[0] - done, max(1, POINTS // len(traces))))
+        steps = min(most_steps, foresight.steps(lengths - done))
+        if final and source.seeded:
+            # Its numbers are drawn for lanes that have ended, too, until they are left.
+            leave_at = leave_at if done < leave_at else done + min(most_steps, STEPS)
+            steps = min(steps, leave_at - done)
+        else:
+            leave_at = done + steps
+        chunk = Chunk(scratch, starts, lengths, done, steps)
+        counts = np.minimum(lengths - done, steps)
+        reports = Reports(chunk.read("secrets", x), chunk.read("times", times), counts)
         given = None if source.given is None else chunk.read("uniforms", source.given)
+        if given is None and foresight.is_possible(len(traces)):
+            given = source.of_chunk(m, scratch, reports)
         targets = {name: chunk.blank(name, column) for name, column in columns.items()}
-        most = np.zeros(len(traces))
-        lanes_left = np.searchsorted(-lengths, -np.arange(done, done + steps))
-        for i, n in enumerate(lanes_left.tolist()):
-            if n < len(run.spent):
-                _store_runs(out, traces[n : len(run.spent)], run.take(slice(n, None)))
-                run = _owned(run.take(slice(n)))
-            now, here = at_s[i, :n], secrets[i, :, :n].T
-            prepared = prepare(m, run, now)
-            if given is None:
-                u = source.uniforms(m, scratch, traces[:n], prepared, here)
-            else:
-                u = given[i, :, :n].T
-            release, run = decide(m, prepared, here, u, in_place=True)
-            for name, target in targets.items():
-                target[i, ..., :n] = np.transpose(getattr(release, name))
-            np.maximum(most[:n], run.spent, out=most[:n])
+        if foresight.pays(len(traces)):
+            for name, target in targets.items() if final else ():
+                target[...] = _WRITTEN.get(name, 0.0)
+            u = source.picked(m, traces, given)
+            run, most, hard = step_ahead(m, run, reports, u, targets, final)
+        else:
+            run, most, hard = _step_each(
+                m, run, reports, given, source, out, scratch, traces, targets
+            )
+        foresight.learn(int(counts.sum()), hard, len(traces))
         # The run still points into the scratch space that the next chunk will use.
         own = {name: getattr(run, name).copy() for name in ("times_s", "tested_at_s")}
         run = run._replace(**own).frozen()
@@ -174,9 +181,9 @@ def _block(
             chunk.write(column, targets[name])
         out.spent[traces] = np.maximum(out.spent[traces], most)
         done += steps
-        n = len(run.spent)
-        going_on = lengths[:n] > done
-        if final and 2 * np.count_nonzero(run.ended) > n:
+        going_on = lengths[: len(run.spent)] > done
+        n = int(reports.lanes_left[-1])
+        if final and done == leave_at and 2 * np.count_nonzero(run.ended[:n]) > n:
             over = np.flatnonzero(going_on & run.ended)
             _write_refusals(columns, starts[over] + done, lengths[over] - done)
             going_on[over] = False
@@ -184,6 +191,37 @@ def _block(
             gone, keep = np.flatnonzero(~going_on), np.flatnonzero(going_on)
             _store_runs(out, traces[gone], run.take(gone))
             traces, starts, lengths, run = traces[keep], starts[keep], lengths[keep], run.take(keep)
+
+
+def _step_each(
+    m: PredictiveMechanism,
+    run: Run,
+    reports: Reports,
+    given: Floats | None,
+    source: _Source,
+    out: Sanitized,
+    scratch: Scratch,
+    traces: Ints,
+    targets: dict[str, NDArray[Any]],
+) -> tuple[Run, Floats, int]:
+    """Step the reports of a chunk one after the other, each for all lanes that still have one."""
+    most, hard = np.zeros(len(traces)), 0
+    for i, n in enumerate(reports.lanes_left.tolist()):
+        if n < len(run.spent):
+            _store_runs(out, traces[n : len(run.spent)], run.take(slice(n, None)))
+            run = _owned(run.take(slice(n)))
+        now, here = reports.at_s[i, :n], reports.secrets[i, :, :n].T
+        prepared = prepare(m, run, now)
+        if given is None:
+            u = source.uniforms(m, scratch, traces[:n], prepared, here)
+        else:
+            u = given[i, :, :n].T
+        release, run = decide(m, prepared, here, u, in_place=True)
+        for name, target in targets.items():
+            target[i, ..., :n] = np.transpose(getattr(release, name))
+        np.maximum(most[:n], run.spent, out=most[:n])
+        hard += int(np.count_nonzero(release.hard))
+    return run, most, hard
 
 
 def _owned(run: Run) -> Run:
@@ -216,71 +254,6 @@ def _write_refusals(columns: dict[str, NDArray[Any]], starts: Ints, counts: Ints
         column[rows] = _WRITTEN.get(name, 0.0)
 
 
-class _Scratch:
-    """Memory that all chunks use one after the other, so that it is not asked for again."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, NDArray[Any]] = {}
-
-    def get(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        size = int(np.prod(shape))
-        held = self._held.get(name)
-        if held is None or held.size < size:
-            held = self._held[name] = np.empty(size, dtype=dtype)
-        return held[:size].reshape(shape)
-
-
-class _Chunk:
-    """Some steps of some traces as a rectangle: step by step, then coordinates, then lanes.
-
-    Lanes come last so that what the step reads and writes for one coordinate lies together.
-    """
-
-    def __init__(
-        self, scratch: _Scratch, starts: Ints, lengths: Ints, done: int, steps: int
-    ) -> None:
-        lanes, length = len(starts), int(lengths[0])
-        self.shape = (steps, lanes)
-        self.scratch = scratch
-        self._span = slice(done, done + steps)
-        side_by_side = starts[0] + length * np.arange(lanes)
-        self._rows = None
-        if lengths[-1] == length and np.array_equal(starts, side_by_side):
-            self._rows = slice(int(starts[0]), int(starts[0]) + lanes * length)
-            return
-        ahead = done + np.arange(steps)[:, None]
-        self._inside = ahead < lengths
-        self._index = starts + np.where(self._inside, ahead, 0)
-
-    def _view(self, column: NDArray[Any]) -> NDArray[Any]:
-        """The rectangle where it lies, lanes first."""
-        return column[self._rows].reshape(self.shape[1], -1, *column.shape[1:])[:, self._span]
-
-    def blank(self, name: str, column: NDArray[Any]) -> NDArray[Any]:
-        """An empty rectangle for values like these."""
-        steps, lanes = self.shape
-        return self.scratch.get(name, (steps, *column.shape[1:], lanes), column.dtype)
-
-    def read(self, name: str, column: NDArray[Any]) -> NDArray[Any]:
-        """A copy of the rectangle; what lies beyond the end of a trace means nothing."""
-        copied = self.blank(name, column)
-        lanes_last = copied if copied.ndim == 2 else copied.transpose(0, 2, 1)
-        if self._rows is None:
-            lanes_last[...] = column[self._index]
-        else:
-            lanes_last[...] = self._view(column).swapaxes(0, 1)
-        return copied
-
-    def write(self, column: NDArray[Any], rectangle: NDArray[Any]) -> None:
-        """Put a rectangle back in its place."""
-        if rectangle.ndim == 3:
-            rectangle = rectangle.transpose(0, 2, 1)
-        if self._rows is None:
-            column[self._index[self._inside]] = rectangle[self._inside]
-        else:
-            self._view(column)[...] = rectangle.swapaxes(0, 1)
-
-
 @dataclass(frozen=True)
 class _Source:
     """Where the uniforms of a batch come from."""
@@ -293,10 +266,19 @@ class _Source:
     def private(self) -> bool:
         return self.given is None and self.draws.private
 
+    @property
+    def seeded(self) -> bool:
+        return self.given is None and type(self.draws) is SeededDraws
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is known not to mind how many numbers are drawn at a time."""
+        return type(self.draws) in (SecureDraws, SeededDraws, KeyedDraws)
+
     def uniforms(
         self,
         m: PredictiveMechanism,
-        scratch: _Scratch,
+        scratch: Scratch,
         traces: Ints,
         prepared: Prepared,
         x: Floats,
@@ -316,6 +298,29 @@ class _Source:
                 )
             drawn.reshape(-1)[:] = given
         return drawn.T
+
+    def of_chunk(self, m: PredictiveMechanism, scratch: Scratch, reports: Reports) -> Floats | None:
+        """The numbers of `uniforms` for all reports of a chunk; None if they follow from these."""
+        if isinstance(self.draws, KeyedDraws):
+            return None
+        left = reports.lanes_left
+        drawn = scratch.get("drawn", (m.uniforms * int(left.sum()),), np.float64)
+        self.draws.uniforms(len(drawn), out=drawn)
+        numbers = scratch.get("uniforms", (len(left), m.uniforms, int(left[0])), np.float64)
+        used = 0
+        for first, end in pairwise(np.flatnonzero(np.diff(left, prepend=-1, append=-1))):
+            some = numbers[first:end, :, : left[first]]
+            some[...] = drawn[used : used + some.size].reshape(some.shape)
+            used += some.size
+        return numbers
+
+    def picked(self, m: PredictiveMechanism, traces: Ints, given: Floats | None) -> Uniforms:
+        """Those of any reports of a chunk: of the given ones, or derived."""
+        if isinstance(self.draws, KeyedDraws):
+            keyed, begun = self.draws, self.begun[traces]
+            return lambda step, lane, prepared, x: keyed.for_reports(m, begun[lane], prepared, x)
+        by_number = np.asarray(given).transpose(1, 0, 2)
+        return lambda step, lane, prepared, x: by_number[:, step, lane].T
 
 
 def _source(

@@ -1,0 +1,92 @@
+"""Chunks of a batch: some steps of some traces as rectangles, in memory that is used again."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hereish.core.types import Floats, Ints
+
+
+class Scratch:
+    """Memory that all chunks use one after the other, so that it is not asked for again."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, NDArray[Any]] = {}
+
+    def get(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        size = int(np.prod(shape))
+        held = self._held.get(name)
+        if held is None or held.size < size:
+            held = self._held[name] = np.empty(size, dtype=dtype)
+        return held[:size].reshape(shape)
+
+
+class Chunk:
+    """Some steps of some traces as a rectangle: step by step, then coordinates, then lanes.
+
+    Lanes come last so that what the step reads and writes for one coordinate lies together.
+    """
+
+    def __init__(
+        self, scratch: Scratch, starts: Ints, lengths: Ints, done: int, steps: int
+    ) -> None:
+        lanes, length = len(starts), int(lengths[0])
+        self.shape = (steps, lanes)
+        self.scratch = scratch
+        self._span = slice(done, done + steps)
+        side_by_side = starts[0] + length * np.arange(lanes)
+        self._rows = None
+        if lengths[-1] == length and np.array_equal(starts, side_by_side):
+            self._rows = slice(int(starts[0]), int(starts[0]) + lanes * length)
+            return
+        ahead = done + np.arange(steps)[:, None]
+        self._inside = ahead < lengths
+        self._index = starts + np.where(self._inside, ahead, 0)
+
+    def _view(self, column: NDArray[Any]) -> NDArray[Any]:
+        """The rectangle where it lies, lanes first."""
+        return column[self._rows].reshape(self.shape[1], -1, *column.shape[1:])[:, self._span]
+
+    def blank(self, name: str, column: NDArray[Any]) -> NDArray[Any]:
+        """An empty rectangle for values like these."""
+        steps, lanes = self.shape
+        return self.scratch.get(name, (steps, *column.shape[1:], lanes), column.dtype)
+
+    def read(self, name: str, column: NDArray[Any]) -> NDArray[Any]:
+        """A copy of the rectangle; what lies beyond the end of a trace means nothing."""
+        copied = self.blank(name, column)
+        lanes_last = copied if copied.ndim == 2 else copied.transpose(0, 2, 1)
+        if self._rows is None:
+            lanes_last[...] = column[self._index]
+        else:
+            lanes_last[...] = self._view(column).swapaxes(0, 1)
+        return copied
+
+    def write(self, column: NDArray[Any], rectangle: NDArray[Any]) -> None:
+        """Put a rectangle back in its place."""
+        if rectangle.ndim == 3:
+            rectangle = rectangle.transpose(0, 2, 1)
+        if self._rows is None:
+            column[self._index[self._inside]] = rectangle[self._inside]
+        else:
+            self._view(column)[...] = rectangle.swapaxes(0, 1)
+
+
+class Reports(NamedTuple):
+    """The next reports of some lanes: (steps, …, lanes)."""
+
+    secrets: Floats
+    at_s: Floats
+    counts: Ints  # (lanes,) how many each has, never more than the lane before it
+
+    @property
+    def lanes_left(self) -> Ints:
+        """(steps,) How many lanes have a report at each step: the first so many."""
+        return np.searchsorted(-self.counts, -np.arange(len(self.at_s)))
+
+    def at(self, step: Ints, lane: Ints) -> tuple[Floats, Floats]:
+        """Times and secrets of these, each coordinate in one piece."""
+        return self.at_s[step, lane], self.secrets.transpose(1, 0, 2)[:, step, lane].T
