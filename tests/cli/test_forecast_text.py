@@ -7,13 +7,24 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from functools import cache
 
 import pytest
 
 from hereish.cli._formatting import format_duration
-from tests.support.terminal import Terminal
+from tests.support.terminal import Done, Terminal
 
 NOON = "the budget will be gone between 1"
+Plan = Callable[[str], Done]
+
+
+@pytest.fixture(scope="module")
+def plan() -> Iterator[Plan]:
+    """`hereish plan` with some options. It says the same each time, so it is run once for each."""
+    with pytest.MonkeyPatch.context() as patch:
+        hereish = Terminal(patch)
+        yield cache(lambda said: hereish("plan", *shlex.split(said)))
 
 
 @pytest.mark.parametrize(
@@ -45,9 +56,9 @@ NOON = "the budget will be gone between 1"
     ],
 )
 def test_plan_says_when_the_budget_will_be_gone(
-    hereish: Terminal, said: str, words: tuple[str, ...]
+    plan: Plan, said: str, words: tuple[str, ...]
 ) -> None:
-    done = hereish("plan", *said.split())
+    done = plan(said)
     assert done.code == 0, done.err
     for part in (*words, "a forecast from these settings alone", "made-up ordinary days"):
         assert part in done.out
@@ -71,29 +82,28 @@ def test_plan_says_when_the_budget_will_be_gone(
         "--preset taxi --accuracy 1km --every 1h",
     ],
 )
-def test_what_it_recommends_lasts(hereish: Terminal, said: str) -> None:
-    done = hereish("plan", *shlex.split(said))
-    found = re.findall(r"^  (hereish plan .*)$", done.out, re.M)
+def test_what_it_recommends_lasts(plan: Plan, said: str) -> None:
+    found = re.findall(r"^  hereish plan (.*)$", plan(said).out, re.M)
     assert found
     for line in found:
-        again = hereish(*shlex.split(line)[1:], "--json")
+        again = plan(f"{line} --json")
         assert again.code == 0, again.err
         assert json.loads(again.out)["forecast"]["lasts_share"] >= 0.95
         assert "level" not in said or "--level 'ln 10'" in line, "what was said is said again"
 
 
-def test_the_budget_that_lasts_is_recommended_first(hereish: Terminal) -> None:
-    done = hereish("plan", "--accuracy", "3km", "--skip-speed", "3km/h", "--every", "20min")
+def test_the_budget_that_lasts_is_recommended_first(plan: Plan) -> None:
+    done = plan("--accuracy 3km --skip-speed 3km/h --every 20min")
     assert "one of:\n  hereish plan --every 20min --preset whole-day\n" in done.out
 
 
 @pytest.mark.parametrize("said", ["--accuracy 7km", "", "--quiet-hours 23:00-06:30"])
-def test_what_lasts_needs_no_recommendation(hereish: Terminal, said: str) -> None:
-    assert "one of:" not in hereish("plan", *said.split()).out
+def test_what_lasts_needs_no_recommendation(plan: Plan, said: str) -> None:
+    assert "one of:" not in plan(said).out
 
 
-def test_programs_get_the_forecast_with_its_units(hereish: Terminal) -> None:
-    done = hereish("plan", "--accuracy", "3km", "--time-zone", "Europe/Helsinki", "--json")
+def test_programs_get_the_forecast_with_its_units(plan: Plan) -> None:
+    done = plan("--accuracy 3km --time-zone Europe/Helsinki --json")
     told = json.loads(done.out)["forecast"]
     assert told["interval_s"] == 1800
     assert told["time_zone"] == "Europe/Helsinki"

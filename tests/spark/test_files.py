@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,21 +14,39 @@ import pytest
 
 from hereish.traces.key_file import write_key_file
 from tests.support.spark import need_spark
+from tests.support.spark_programs import environment, finish, start
+from tests.support.terminal import Done, output_of
 from tests.traces.test_arrow import people
 
 need_spark()
+
+
+ENVIRONMENT = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+# So many that some have no users, and not the 200 that Spark takes else: each starts a task.
+FEWER = "--conf spark.sql.shuffle.partitions=24 pyspark-shell"
 
 
 def hereish(*words: object) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).parent / "hereish"), *map(str, words)]
     if not Path(command[0]).exists():
         command = [sys.executable, "-m", "hereish", *map(str, words)]
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603  # our own
+    return subprocess.run(  # noqa: S603  # our own
+        command, capture_output=True, text=True, check=False, env=environment(**ENVIRONMENT)
+    )
+
+
+def on_spark(folder: Path, inputs: list[str], to: str, *words: str) -> list[str]:
+    """The words of a command."""
+    paths = [str(folder / name) for name in inputs]
+    return [
+        *("sanitize", *paths, "-o", str(folder / to), "--engine", "spark"),
+        *("--master", "local[2]", "--key-file", str(folder / "key"), *words),
+    ]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Inputs, and what became of all commands but one, which is a process of its own."""
     made = tmp_path_factory.mktemp("files")
     write_key_file(made / "key")
     table = people(20, 60)
@@ -42,20 +58,40 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for row, when in zip(table.to_pylist(), at, strict=True):
             out.writerow([row["user"], when.isoformat() + "Z", row["lat"], row["lon"], "x"])
         out.writerow(["somebody", "2023-11-15T00:00:00Z", "99.87654", "25", "x"])
+    columns_in_another_order(made)
+    commands = {
+        "parquet": on_spark(made, ["in.parquet"], "out.parquet", "--json"),
+        "csv": on_spark(made, ["in.csv"], "out.csv", "--drop-bad", "--keep", "note", "--json"),
+        "taken": on_spark(made, ["in.parquet"], "in.parquet"),
+        "ordered": on_spark(made, ["mixed/a.csv", "mixed/b.csv"], "ab.parquet", "--json"),
+        "mixed": on_spark(made, ["mixed"], "mixed.parquet", "--format", "csv"),
+    }
+    (made / "commands.json").write_text(json.dumps(commands))
+    fewer = ENVIRONMENT | {"PYSPARK_SUBMIT_ARGS": FEWER}
+    finish(start("spark_commands", made / "log", str(made), **fewer), made / "log")
     return made
 
 
-def spark(folder: Path, source: str, to: str, *words: object) -> Any:
-    return hereish(
-        *("sanitize", folder / source, "-o", folder / to, "--engine", "spark"),
-        *("--master", "local[2]", "--key-file", folder / "key", *words),
+def columns_in_another_order(folder: Path) -> None:
+    """One person would be two, with two budgets, if columns were not found by their names."""
+    mixed = folder / "mixed"
+    mixed.mkdir()
+    (mixed / "a.csv").write_text(
+        "user,device,time,lat,lon\n"
+        + "".join(f"ada,phone,2026-05-05T1{i}:00:00Z,60.1,24.9\n" for i in range(5))
+    )
+    (mixed / "b.csv").write_text(
+        "device,user,lon,lat,time\n"
+        + "".join(f"phone,ada,24.9,60.1,2026-05-05T1{i}:30:00Z\n" for i in range(5))
     )
 
 
+def result(folder: Path, name: str) -> Done:
+    return Done(*json.loads((folder / f"{name}.json").read_text()))
+
+
 def test_parquet_and_csv_have_the_summary_of_one_machine(folder: Path) -> None:
-    done = spark(folder, "in.parquet", "out.parquet", "--json")
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
+    summary = json.loads(output_of(result(folder, "parquet")))
     # There, of several points at one time all but one are bad.
     alone = hereish(
         *("sanitize", folder / "in.parquet", "-o", folder / "alone.parquet"),
@@ -70,9 +106,7 @@ def test_parquet_and_csv_have_the_summary_of_one_machine(folder: Path) -> None:
     assert len(rows) == 1200
     about = json.loads((folder / "out.parquet" / "_hereish.json").read_text())
     assert about["guarantee"] == summary["guarantee"]
-    again = spark(folder, "in.csv", "out.csv", "--drop-bad", "--keep", "note", "--json")
-    assert again.returncode == 0, again.stderr
-    said = json.loads(again.stdout)
+    said = json.loads(output_of(result(folder, "csv")))
     assert sum(said["bad"].values()) == 1
     assert said["points"] == 1201
     texts = "".join(path.read_text() for path in sorted((folder / "out.csv").glob("*.csv")))
@@ -82,15 +116,21 @@ def test_parquet_and_csv_have_the_summary_of_one_machine(folder: Path) -> None:
     assert {r["note"] for r in found} == {"x"}
 
 
+def test_java_prints_nothing_among_the_summary(folder: Path) -> None:
+    assert (folder / "java").read_bytes() == b""
+    assert b"WARN" in (folder / "log").read_bytes()  # it does speak, on standard error
+
+
 def test_what_fails_says_why_without_digits(folder: Path) -> None:
-    bad = spark(folder, "in.csv", "bad.csv")
+    """In a process of its own, so that all that it and Spark say is looked at."""
+    bad = hereish(*on_spark(folder, ["in.csv"], "bad.csv"))
     assert bad.returncode == 1
     assert "latitude is outside -90 to 90" in bad.stderr.splitlines()[-1]
     assert "99.87654" not in bad.stderr + bad.stdout
     assert not list((folder / "bad.csv").glob("part-*")) if (folder / "bad.csv").exists() else True
-    taken = spark(folder, "in.parquet", "in.parquet")
-    assert taken.returncode == 1
-    assert "there already" in taken.stderr.splitlines()[-1]
+    taken = result(folder, "taken")
+    assert taken.code == 1
+    assert "there already" in taken.err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -113,31 +153,10 @@ def test_options_that_do_not_go_together_are_refused(words: list[str], said: str
 
 
 def test_columns_of_csv_files_are_found_by_their_names(folder: Path) -> None:
-    """In another order too; one person would otherwise be two, with two budgets."""
-    (folder / "a.csv").write_text(
-        "user,device,time,lat,lon\n"
-        + "".join(f"ada,phone,2026-05-05T1{i}:00:00Z,60.1,24.9\n" for i in range(5))
-    )
-    (folder / "b.csv").write_text(
-        "device,user,lon,lat,time\n"
-        + "".join(f"phone,ada,24.9,60.1,2026-05-05T1{i}:30:00Z\n" for i in range(5))
-    )
-    done = hereish(
-        *("sanitize", folder / "a.csv", folder / "b.csv", "-o", folder / "ab.parquet", "--json"),
-        *("--engine", "spark", "--master", "local[2]", "--key-file", folder / "key"),
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["users"] == 1
+    assert json.loads(output_of(result(folder, "ordered")))["users"] == 1
     rows = pq.read_table(folder / "ab.parquet")
     assert set(rows["user"].to_pylist()) == {"ada"}
     assert all(55.0 < lat < 65.0 for lat in rows["lat"].to_pylist())
-    mixed = folder / "mixed"
-    mixed.mkdir()
-    for name in ("a.csv", "b.csv"):
-        (folder / name).rename(mixed / name)
-    refused = hereish(
-        *("sanitize", mixed, "-o", folder / "mixed.parquet", "--format", "csv"),
-        *("--engine", "spark", "--master", "local[2]", "--key-file", folder / "key"),
-    )
-    assert refused.returncode == 1
-    assert "same header" in refused.stderr.splitlines()[-1]
+    refused = result(folder, "mixed")
+    assert refused.code == 1
+    assert "same header" in refused.err.splitlines()[-1]

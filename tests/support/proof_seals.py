@@ -31,12 +31,15 @@ def anchors() -> dict[str, str]:
     found: dict[str, str] = {}
     for path in sorted(SOURCE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
+        lines = enumerate(text.splitlines(), start=1)
+        here = [(anchor, number) for number, line in lines for anchor in IN_CODE.findall(line)]
+        if not here:  # as in most files, which then need not be parsed
+            continue
         tree = ast.parse(text)
-        for number, line in enumerate(text.splitlines(), start=1):
-            for anchor in IN_CODE.findall(line):
-                if anchor in found:
-                    raise ValueError(f"{anchor} stands twice")
-                found[anchor] = _dump(_around(tree, number))
+        for anchor, number in here:
+            if anchor in found:
+                raise ValueError(f"{anchor} stands twice")
+            found[anchor] = _dump(_around(tree, number))
     return found
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pytest
@@ -110,39 +111,47 @@ CASES = {
 }
 
 
+@cache
+def audit_without_fault(name: str) -> Audit:
+    """Of `NoiseFirst` as it is. Several faults stand beside the same one."""
+    case = (CASES | WITH_A_FAULT_ALONE)[name]
+    return audited(case.mechanism(NoiseFirst()), case, 3001)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_noise_first_tells_no_more_than_it_claims(name: str) -> None:
     case = CASES[name]
-    found = audited(case.mechanism(NoiseFirst()), case, 3001)
+    found = audit_without_fault(name)
     assert not found.refuted, found.worst
     sharpest = max(f.loss / f.claim for f in found.findings if f.claim > 0.01)
     assert sharpest >= case.reach, f"the audit sees {sharpest:.3f} of a claim, not {case.reach}"
 
 
-# A grid beside which the noise is small: acceptance by the grid moves by whole cells.
-COARSE = Case(Plane(1200.0), plane([(550.0, 0)] * 2, [(650.0, 0)] * 2), 0.0, (0.0, 0.0))
-# Nearly always hard, and so near to each other that the noise tells little.
-HARD = Case(Plane(), plane([(1500, 0)] * 2, [(1600, 0)] * 2), 0.0, (0.0, 0.0))
-FAULTS: dict[str, tuple[NoiseFirst, Case]] = {
-    "easy half paid, line": (UnderpaidNoiseFirst(test_times=2.0), CASES["line"]),
-    "easy half paid, plane": (UnderpaidNoiseFirst(test_times=2.0), CASES["plane"]),
-    "easy half paid, sphere": (
-        UnderpaidNoiseFirst(test_times=2.0),
-        CASES["sphere, round the pole"],
-    ),
-    "easy paid by two thirds, plane": (UnderpaidNoiseFirst(test_times=1.5), CASES["plane"]),
-    "30 % too little noise, plane": (UnderpaidNoiseFirst(noise_times=1.3), HARD),
-    "accepted by the grid": (NearOnTheGrid(), COARSE),
-    "another noise released": (DrawnAgain(), CASES["line"]),
+WITH_A_FAULT_ALONE = {
+    # A grid beside which the noise is small: acceptance by the grid moves by whole cells.
+    "coarse": Case(Plane(1200.0), plane([(550.0, 0)] * 2, [(650.0, 0)] * 2), 0.0, (0.0, 0.0)),
+    # Nearly always hard, and so near to each other that the noise tells little.
+    "hard": Case(Plane(), plane([(1500, 0)] * 2, [(1600, 0)] * 2), 0.0, (0.0, 0.0)),
+}
+# Each with the name of its case.
+FAULTS: dict[str, tuple[NoiseFirst, str]] = {
+    "easy half paid, line": (UnderpaidNoiseFirst(test_times=2.0), "line"),
+    "easy half paid, plane": (UnderpaidNoiseFirst(test_times=2.0), "plane"),
+    "easy half paid, sphere": (UnderpaidNoiseFirst(test_times=2.0), "sphere, round the pole"),
+    "easy paid by two thirds, plane": (UnderpaidNoiseFirst(test_times=1.5), "plane"),
+    "30 % too little noise, plane": (UnderpaidNoiseFirst(noise_times=1.3), "hard"),
+    "accepted by the grid": (NearOnTheGrid(), "coarse"),
+    "another noise released": (DrawnAgain(), "line"),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults_are_caught(name: str) -> None:
-    fault, case = FAULTS[name]
+    fault, beside = FAULTS[name]
+    case = (CASES | WITH_A_FAULT_ALONE)[beside]
     found = audited(case.mechanism(fault), case, 3002)
     assert found.refuted, found.worst
-    assert not audited(case.mechanism(NoiseFirst()), case, 3002).refuted
+    assert not audit_without_fault(beside).refuted
 
 
 def test_easy_that_is_paid_twice_is_not_caught() -> None:
