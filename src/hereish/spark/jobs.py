@@ -134,7 +134,8 @@ def _digest(released: DataFrame, user: str, time: str) -> bytes:
         f.col("cost").cast("double"),
     )
     unclear = f.count_if(reduce(or_, (one.isNull() for one in needed)))
-    columns = [f.col(quoted(name)).cast("string") for name in sorted(released.columns)]
+    texts = (f.col(quoted(name)).cast("string") for name in sorted(released.columns))
+    columns = [part for text in texts for part in (text.isNull(), text)]  # hashes pass nulls over
     sums = [f.sum(f.xxhash64(f.lit(salt), *columns).cast("decimal(38, 0)")) for salt in ("a", "b")]
     [(broken, *row)] = released.agg(unclear, f.count(f.lit(1)), *sums).collect()
     if broken:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -97,8 +98,8 @@ def sanitize_files(
                     pipeline, validator
                 )
                 pipeline.finish()
-                if job is not None:  # paid before the output appears
-                    job.settle(WindowCost(*cost) for cost in paying.costs())
+                if job is not None:
+                    out.before_publishing = partial(_pay, job, paying)
         except UnsortedOutputError:
             merge = True
         except UnsortedInputError:
@@ -121,11 +122,19 @@ def _budgets(mechanism: PredictiveMechanism, job: JobBudget | None, to: str) -> 
             "a job pays before its output appears, and standard output appears at once: name a file"
         )
 
+    known: dict[tuple[str, int], float] = {}  # the files may be gone through again
+
     def granted(keys: Sequence[tuple[str, int]], at_s: Floats) -> Floats:
-        pairs = zip(keys, at_s.tolist(), strict=True)
-        return job.reserve([UserWindow(*key, first_s) for key, first_s in pairs])
+        new = {key: s for key, s in zip(keys, at_s.tolist(), strict=True) if key not in known}
+        eps = job.reserve([UserWindow(*key, first_s) for key, first_s in new.items()])
+        known.update(zip(new, eps.tolist(), strict=True))
+        return np.array([known[key] for key in keys])
 
     return Budgets(mechanism, granted)
+
+
+def _pay(job: JobBudget, budgets: Budgets) -> None:
+    job.settle(WindowCost(*cost) for cost in budgets.costs())
 
 
 def _check_output(name: str, sources: Sequence[Source], columns: Columns) -> None:

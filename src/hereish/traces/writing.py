@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -112,6 +112,7 @@ class Output(ABC):
 
     per_input = False  # rows of different input files go to different files
     per_user = False  # there is one file per user, whatever files the rows came from
+    before_publishing: Callable[[], None] | None = None  # all is written, and nothing appears yet
 
     def __init__(self, options: OutputOptions, folder: Path | None) -> None:
         self.keys: list[Key] = []  # by which the files are ordered
@@ -198,7 +199,10 @@ class Output(ABC):
     ) -> None:
         try:
             if kind is None:
-                self.commit()
+                self.complete()
+                if self.before_publishing is not None:
+                    self.before_publishing()
+                self.publish()
         except BaseException:
             self.abandon()
             raise
@@ -209,7 +213,11 @@ class Output(ABC):
             self.abandon()
 
     @abstractmethod
-    def commit(self) -> None:
+    def complete(self) -> None:
+        """Write all that is to appear, under temporary names."""
+
+    @abstractmethod
+    def publish(self) -> None:
         """Let what was written appear."""
 
     @abstractmethod
@@ -252,21 +260,22 @@ class SingleFileOutput(Output):
             self._file = AtomicFile(self._path, self._form, layout, self._guarantee)
         return self._file
 
-    def commit(self) -> None:
-        file = self._opened()
-        file.complete()
-        if self._path is None:
-            file.publish()
-            return
-        sidecar = sidecar_path(self._path)
-        if self._form.sidecar:
-            self._sidecar, temporary = create_temporary(sidecar)
+    def complete(self) -> None:
+        self._opened().complete()
+        if self._path is not None and self._form.sidecar:
+            self._sidecar, temporary = create_temporary(sidecar_path(self._path))
             with temporary:
                 temporary.write(sidecar_text(self._path.name, self._guarantee).encode())
             self._sidecar.chmod(file_mode())
+
+    def publish(self) -> None:
+        if self._path is None:
+            self._opened().publish()
+            return
+        sidecar = sidecar_path(self._path)
         # The guarantee of an older file is never beside a newer one, not even for a moment.
         sidecar.unlink(missing_ok=True)
-        file.publish()
+        self._opened().publish()
         if self._sidecar is not None:
             self._sidecar.replace(sidecar)
 
@@ -343,7 +352,7 @@ class FolderOutput(Output):
             self._open[1].commit()
             self._open = None
 
-    def commit(self) -> None:
+    def complete(self) -> None:
         self._close()
         # A file whose points were all refused comes out empty; there is none for a user or trace.
         owned = {number for number, owner in self._numbers.values() if owner is not None}
@@ -353,6 +362,8 @@ class FolderOutput(Output):
             text = sidecar_text(None, self._guarantee)
             sidecar_path(self._temporary).write_text(text, encoding="utf-8")
         self._temporary.chmod(folder_mode())
+
+    def publish(self) -> None:
         if self._path.is_dir():
             self._path.rmdir()  # it is empty
         self._temporary.replace(self._path)

@@ -225,8 +225,9 @@ reservations = Table(
     "reservations",
     metadata,
     _user(primary_key=True),
-    Column("job", Text, ForeignKey("jobs.name", ondelete="CASCADE"), primary_key=True, index=True),
+    # In this order in the key: a report looks for the windows of a user from one on.
     Column("window", BigInteger, primary_key=True, autoincrement=False),  # 0: one for ever
+    Column("job", Text, ForeignKey("jobs.name", ondelete="CASCADE"), primary_key=True, index=True),
     Column("policy_id", Integer, nullable=False),
     Column("reserved", Double, nullable=False),
     Column("spent", Double, nullable=False, server_default="0"),  # counts once the job is settled
