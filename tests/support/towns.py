@@ -53,3 +53,10 @@ def village() -> RoadGraph:
 def helsinki() -> RoadGraph:
     """The middle of Helsinki, where the data is at hand."""
     return read_roads(HELSINKI)
+
+
+@cache
+def helsinki_for_cars() -> RoadGraph:
+    """The larger streets of the same."""
+    kinds = ("primary", "secondary", "tertiary", "residential", "unclassified")
+    return read_roads(HELSINKI, kinds=kinds)

@@ -1,4 +1,4 @@
-"""Road networks, read from files.
+"""Road networks: read from files, and as a space with the distance along roads.
 
 OpenStreetMap's files (.osm.pbf, .osm) need `pip install 'hereish[roads]'`; GeoJSON and CSV do not.
 """
@@ -6,9 +6,11 @@ OpenStreetMap's files (.osm.pbf, .osm) need `pip install 'hereish[roads]'`; GeoJ
 from hereish.roads.building import graph_from_lines
 from hereish.roads.graph import RoadGraph
 from hereish.roads.reading import load_roads, read_roads, save_roads
+from hereish.roads.road_network import RoadNetwork
 
 __all__ = [
     "RoadGraph",
+    "RoadNetwork",
     "graph_from_lines",
     "load_roads",
     "read_roads",

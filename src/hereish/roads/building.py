@@ -137,7 +137,10 @@ def _resampled(
     """The graph with nodes at even distances along each chain, from its beginning to its end."""
     offsets, along = chains.offsets, chains.along
     total = along[offsets[1:] - 1]
-    pieces = np.maximum(np.ceil(total / spacing_m), 1.0).astype(np.int64)
+    # A road that ends where it begins would vanish with less than three pieces.
+    closed = chains.nodes[offsets[:-1]] == chains.nodes[offsets[1:] - 1]
+    least = np.where(closed, 3.0, 1.0)
+    pieces = np.maximum(np.ceil(total / spacing_m), least).astype(np.int64)
     # Chains one after the other on one long road, with gaps, so that one search serves all.
     begins = np.cumsum(total + 1.0) - (total + 1.0)
     road = along + np.repeat(begins, np.diff(offsets))
