@@ -10,7 +10,7 @@ import hereish
 from benchmarks.mechanism import PRIVACY
 from benchmarks.results import Result, shortest_times
 from hereish.core.step import step
-from hereish.roads import RoadGraph, RoadNetwork, graph_from_lines
+from hereish.roads import RoadGraph, RoadNetwork, RoadPrediction, graph_from_lines
 
 SIDE, BLOCK_DEG = 224, 8e-4  # 224 streets each way, 89 m apart
 STEPS = 40
@@ -51,3 +51,28 @@ def road_steps() -> list[Result]:
             what = f"one step, {name}, {len(graph):,} nodes of roads, law {law} / the sphere"
             rows.append(Result(what, f"{ratio:.1f}", "at most 50", ratio <= 50))
     return rows
+
+
+def road_prediction() -> list[Result]:
+    """A batch of people who drive along streets: following them against repeating a release."""
+    graph = streets()
+    rng = np.random.default_rng(2)
+    traces, reports = 20_000, 30
+    start = rng.uniform(0.2, 0.8, (traces, 1, 2)) * BLOCK_DEG * SIDE
+    step_deg = rng.choice([-3.0, 0.0, 3.0], (traces, 1, 2)) * BLOCK_DEG  # 270 m each minute
+    along = np.minimum(np.arange(reports), rng.integers(5, reports, (traces, 1)))
+    points = (start + step_deg * along[:, :, None]).reshape(-1, 2)
+    data = points, np.tile(60.0 * np.arange(reports), traces), reports * np.arange(traces + 1)
+    ample = hereish.Privacy(level=1e6, radius_m=1.0)
+    repeat, roads = (
+        hereish.fixed_utility(ample, 200.0, prediction=prediction)
+        for prediction in (None, RoadPrediction(graph))
+    )
+    parrot, ours = shortest_times(
+        5, partial(hereish.sanitize, repeat, *data), partial(hereish.sanitize, roads, *data)
+    )
+    ratio = ours / parrot
+    what = (
+        f"time per report, fixed utility, 200 m, {traces:,} traces of 30: RoadPrediction / Parrot"
+    )
+    return [Result(what, f"{ratio:.1f}", "at most 10", ratio <= 10)]

@@ -10,6 +10,7 @@ what was asked.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,6 +84,12 @@ class DistanceIndex:
         hubs, first, other = self._hubs[i, common - 1], self._starts[i], self._starts[j]
         sums = self._labels[first : first + hubs] + self._labels[other : other + hubs]
         return int(sums.min())
+
+
+@lru_cache(maxsize=2)
+def index_of(graph: RoadGraph) -> DistanceIndex:
+    """Made once for all spaces on a network."""
+    return DistanceIndex(graph)
 
 
 def _find_core(graph: RoadGraph) -> _Core:

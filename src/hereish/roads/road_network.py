@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import dijkstra
 from hereish.core.spaces import Coordinate, Sphere, are_rows, distance_of_any, probability
 from hereish.core.types import Floats, Ints, PerLane
 from hereish.errors import ParameterError
-from hereish.roads.distances import DistanceIndex
+from hereish.roads.distances import DistanceIndex, index_of
 from hereish.roads.graph import RoadGraph
 
 _SPHERE = Sphere()
@@ -73,10 +73,10 @@ class RoadNetwork:
     def uniforms(self) -> int:
         return _SPHERE.uniforms if self.law == "laplace" else 3 * _TRIES + 2
 
-    @cached_property
+    @property
     def index(self) -> DistanceIndex:
         """Tables of distances. They take some seconds to make, and depend on the roads alone."""
-        return DistanceIndex(self.graph)
+        return index_of(self.graph)
 
     def distance(self, a: Floats, b: Floats) -> Floats:
         if not are_rows(a, b):
