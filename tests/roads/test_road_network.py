@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pyproj import Geod
 
 import hereish
-from hereish import ParameterError, PartError, Privacy, Sphere, sanitize
+from hereish import ParameterError, PartError, Privacy, sanitize
 from hereish.core.fingerprint import fingerprint
 from hereish.core.types import Floats
-from hereish.roads import RoadNetwork
+from hereish.roads import RoadNetwork, graph_from_lines
 from tests.support.laws import uniforms
 from tests.support.towns import blocks, metres, village
 
@@ -166,6 +167,20 @@ def test_errors_never_contain_the_point() -> None:
     assert "95.123" not in str(caught.value)
 
 
-def test_a_road_is_no_shorter_than_the_promise_says() -> None:
-    """`claim_factor` is that of the sphere: great circles to WGS84."""
-    assert RoadNetwork.claim_factor == Sphere.claim_factor
+@pytest.mark.parametrize("lat", [0.0, 45.0, 89.0])
+def test_a_metre_of_the_claim_is_no_longer_than_one_of_the_road_and_a_centimetre(
+    lat: float,
+) -> None:
+    """Roads of 20 pieces in eight directions, on the ellipsoid, by another library."""
+    turn = np.linspace(0.0, 2.0 * math.pi, 9)[:-1]
+    lon, ahead, _ = Geod(ellps="WGS84").fwd(
+        np.zeros(8), np.full(8, lat), np.degrees(turn), np.full(8, 2000.0)
+    )
+    lines = [[(lat, 0.0), (north, east)] for north, east in zip(ahead, lon, strict=True)]
+    graph = graph_from_lines(lines, name="star")
+    low, high = graph.edges.T
+    a, b = graph.nodes[low], graph.nodes[high]
+    geodesic = np.asarray(Geod(ellps="WGS84").inv(a[:, 1], a[:, 0], b[:, 1], b[:, 0])[2])
+    claimed = RoadNetwork.claim_factor * 0.01 * graph.lengths_cm
+    assert (claimed <= geodesic + 0.0100001).all()
+    assert (claimed > 0.98 * geodesic).all()
