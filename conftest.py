@@ -31,6 +31,8 @@ QUICK = (
     "tests/evaluation/test_days.py",
     "tests/gateway/admin/test_destinations.py",
     "tests/gateway/http/protocols/test_o[vw]*.py",
+    "tests/roads/test_building.py",
+    "tests/roads/test_graph.py",
     "tests/traces/test_validate.py",
     "tests/traces/formats/test_geojson_*.py",
 )
@@ -49,6 +51,8 @@ SLOW = (
     "tests/evaluation/test_days_geolife.py",
     "tests/evaluation/test_preset_tuning.py",
     "tests/gateway/forwarding/test_[b-z]*.py",
+    "tests/roads/test_lemma1_on_roads.py",
+    "tests/roads/test_road_noise.py",
     "tests/spark/test_connect.py",
     "tests/spark/test_jobs.py",
     "tests/spark/test_leaks.py",

@@ -24,6 +24,7 @@ from benchmarks.mechanism import (
     throughput,
 )
 from benchmarks.results import Result, format_table, update_page
+from benchmarks.roads import road_prediction, road_steps
 from benchmarks.spark import engines
 from benchmarks.whole_days import (
     whole_day_batch,
@@ -38,6 +39,7 @@ PARTS = {
     for part in (
         *(throughput, keyed_draws, memory, live, growth, scaling, import_time),
         *(whole_day_batch, whole_day_lone, whole_day_live, whole_day_growth),
+        *(road_steps, road_prediction),
         *(startup, files, engines, case_study, gateway),
     )
 }

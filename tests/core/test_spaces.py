@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyproj import Geod
 
-from hereish import Line, ParameterError, Plane, SeededDraws, Sphere
+from hereish import Line, Manhattan, ParameterError, Plane, SeededDraws, Sphere
 from hereish.core.spaces import Space, columns, find_point_outside
 from hereish.core.types import Floats
 
@@ -25,7 +25,7 @@ latitudes = st.floats(-90.0, 90.0)
 longitudes = st.floats(-180.0, 180.0)
 places = st.tuples(latitudes, longitudes)
 FIXED = settings(derandomize=True, database=None, max_examples=300)
-SPACES: list[Space] = [Line(), Plane(), SPHERE]
+SPACES: list[Space] = [Line(), Plane(), Manhattan(), SPHERE]
 
 
 def _between(space: Space, a: tuple[float, ...], b: tuple[float, ...]) -> float:
@@ -171,6 +171,7 @@ def test_known_distances() -> None:
     assert _metres((60.0, 10.0), (60.0, 10.001)) == pytest.approx(degree / 2000.0, rel=1e-9)
     assert _metres((89.9, 0.0), (89.9, 180.0)) == pytest.approx(0.2 * degree, rel=1e-12)
     assert _between(Plane(), (1.0, 2.0), (4.0, -2.0)) == 5.0
+    assert _between(Manhattan(), (1.0, 2.0), (4.0, -2.0)) == 7.0
     assert _between(Line(), (-1.5,), (2.0,)) == 3.5
 
 
@@ -196,6 +197,7 @@ GRIDS: list[Space] = [
     Line(grid=0.3),
     Plane(),
     Plane(grid_m=25.0),
+    Manhattan(grid_m=25.0),
     SPHERE,
     *(Sphere(decimals=d) for d in (0, 2, 6)),
 ]
@@ -321,5 +323,6 @@ def test_distance_takes_what_people_write() -> None:
     many = sphere.distance((60.0, 25.0), np.array([[60.0, 26.0], [60.0, 25.0]]))  # type: ignore[arg-type]
     assert many.tolist() == [one, 0.0]
     assert plane.distance((0, 0), (3, 4)) == 5.0  # type: ignore[arg-type]
+    assert Manhattan().distance((0, 0), (3, -4)) == 7.0  # type: ignore[arg-type]
     assert line.distance(7, 4.5) == 2.5  # type: ignore[arg-type]
     assert line.distance(np.array([7.0, 8.0]), np.array([4.0, 4.0])).tolist() == [3.0, 4.0]

@@ -14,6 +14,7 @@ from hereish import (
     Day,
     Every,
     Line,
+    Manhattan,
     Plane,
     PredictiveMechanism,
     Prior,
@@ -34,7 +35,12 @@ TOTAL = PRIVACY.eps_per_m
 START_S = datetime(2024, 3, 9, 20, 0, tzinfo=UTC).timestamp()
 HELSINKI = Day("Europe/Helsinki")
 ST_JOHNS = Day("America/St_Johns")  # half an hour beside the others, and its clock changes
-SPACES: dict[str, Space] = {"line": Line(0.25), "plane": Plane(), "sphere": Sphere()}
+SPACES: dict[str, Space] = {
+    "line": Line(0.25),
+    "plane": Plane(),
+    "blocks": Manhattan(),
+    "sphere": Sphere(),
+}
 QUIET = (time(23, 0), time(6, 30))
 
 

@@ -103,7 +103,8 @@ class NoiseFirst:
         """For eps_test = 1, how far beyond the threshold a guess passes with less than 1 - delta.
 
         `share` is eps_test / eps_noise. Noise of radius r brings a guess nearer by at most r, and
-        the mean of exp(eps_test * r) is (1 - share)**-2 on a plane, and less on sphere and line.
+        the mean of exp(eps_test * r) is (1 - share)**-2 on a plane and in city blocks, and less on
+        sphere and line.
         """
         if not 0.0 < delta < 1.0:
             raise ParameterError(f"delta must lie strictly between 0 and 1, found {delta!r}")

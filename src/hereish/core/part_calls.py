@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hereish.core.budget import AlwaysNoise, FixedRate, FixedUtility, Plan
+from hereish.core.manhattan import Manhattan
 from hereish.core.pacing import Paced, Steady
 from hereish.core.places import PlaceMemory
 from hereish.core.prediction import Lifted, Parrot
@@ -30,7 +31,7 @@ OURS = {
     *(Parrot, Lifted, PlaceMemory, FixedUtility, FixedRate, AlwaysNoise, Paced, Steady),
     *(SkipBySpeed, PriorRemap, NoReset, Every, Day),
 }
-OUR_SPACES = {Sphere, Plane, Line}
+OUR_SPACES = {Sphere, Plane, Manhattan, Line}
 
 
 def call_part(name: str, part: Any, ask: Any, *public: Any) -> Any:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hereish.core.manhattan import Manhattan
 from hereish.core.parts import check_declared
 from hereish.core.prediction import Tracker
 from hereish.core.privacy import positive
@@ -55,9 +56,9 @@ class PlaceMemory(Tracker):
     needs_history = True
 
     def __post_init__(self) -> None:
-        if type(self.space) not in (Sphere, Plane, Line):
+        if type(self.space) not in (Sphere, Plane, Manhattan, Line):
             raise ParameterError(
-                "PlaceMemory works on a hereish.Sphere, Plane or Line, "
+                "PlaceMemory works on a hereish.Sphere, Plane, Manhattan or Line, "
                 f"found {type(self.space).__name__}"
             )
         check_declared(self.space, "space", "coordinates")
@@ -107,7 +108,7 @@ class PlaceMemory(Tracker):
         cosine = self._cosine(fresh)
         offsets = self._offsets(table, fresh, cosine)
         share = hours / (_sum_in_order(hours) + 1.0)
-        near = self.reach + self.habit * np.log(share + _RARE) - _length(offsets) * eps_noise
+        near = self.reach + self.habit * np.log(share + _RARE) - self._length(offsets) * eps_noise
         # Far beyond reach the exponential need not overflow to tell.
         belongs = 1.0 / (1.0 + np.exp(np.minimum(near * (-1.0 / self.blur), 700.0)))
         own = eps_noise * eps_noise
@@ -189,7 +190,7 @@ class PlaceMemory(Tracker):
             return
         stayed_s = np.where(stayed, stayed_s, 0.0)
         value = run.value[lanes]
-        apart = _length(self._offsets(table, value, self._cosine(value)))
+        apart = self._length(self._offsets(table, value, self._cosine(value)))
         place = np.where(table[:, self._dim] > 0.0, apart, np.inf).argmin(axis=0)
         until_s = self._local_s(np.where(stayed, last_s, at_s))
         since_s = until_s - stayed_s
@@ -226,18 +227,26 @@ class PlaceMemory(Tracker):
         east *= cosine * _METRES_PER_DEGREE
         return [north, east]
 
+    def _length(self, offsets: list[Floats]) -> Floats:
+        if len(offsets) == 1:
+            return np.abs(offsets[0])
+        east, north = offsets
+        if type(self.space) is Manhattan:
+            return np.asarray(np.abs(east) + np.abs(north))
+        return np.asarray(np.sqrt(east * east + north * north))
+
     def _at_most(self, points: Floats, steps: list[Floats], cosine: Floats | None) -> Floats:
         """No less than the metres that `_moved` moves them, or would move them part of the way.
 
         Degrees of longitude are the longer the nearer the way comes to the equator.
         """
         if cosine is None:
-            return _length(steps)
+            return self._length(steps)
         north, east = steps
         lat = np.abs(points[:, 0])
         nearest = np.maximum(lat - np.abs(north) * (1.0 / _METRES_PER_DEGREE), 0.0)
         wider = np.cos(nearest * _RADIANS) / np.maximum(cosine, 1e-9)
-        return _length([north, east * wider])
+        return self._length([north, east * wider])
 
     def _moved(self, points: Floats, steps: list[Floats], cosine: Floats | None) -> Floats:
         """The points moved by these steps along each axis."""
@@ -276,13 +285,6 @@ def _within_parts(local_s: Floats) -> Floats:
 def _is_weekend(local_s: Floats) -> Ints:
     day = np.floor(local_s * (1.0 / _DAY_S)).astype(np.int64)
     return ((day + 3) % 7 >= 5).astype(np.int64)  # 1970 began on a Thursday
-
-
-def _length(offsets: list[Floats]) -> Floats:
-    if len(offsets) == 1:
-        return np.abs(offsets[0])
-    east, north = offsets
-    return np.asarray(np.sqrt(east * east + north * north))
 
 
 def _sum_in_order(rows: Floats) -> Floats:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import time, timedelta
 
+from hereish.core.manhattan import Manhattan
 from hereish.core.mechanism import OnExhausted, PredictiveMechanism
 from hereish.core.noise_first import NoiseFirst
 from hereish.core.pacing import Paced, Quiet, Steady, Tolerance
@@ -222,7 +223,7 @@ def _quiet_hours(quiet: tuple[time, time], window: Window) -> Quiet:
 
 
 def _memory(numbers: PresetNumbers, space: Space, time_zone: str) -> PlaceMemory:
-    if type(space) not in (Sphere, Plane, Line):
+    if type(space) not in (Sphere, Plane, Manhattan, Line):
         raise ParameterError(
             f"give a prediction: the memory of places does not know a {type(space).__name__}"
         )

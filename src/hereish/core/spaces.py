@@ -130,11 +130,12 @@ def _within(name: str, value: float, low: float, high: float) -> None:
         raise ParameterError(f"{name} must lie between {low:g} and {high:g}, found {value!r}")
 
 
-def _are_rows(a: Floats, b: Floats) -> bool:
+def are_rows(a: Floats, b: Floats) -> bool:
+    """Whether both are arrays with one row per lane."""
     return getattr(a, "ndim", 0) == 2 and getattr(b, "ndim", 0) == 2
 
 
-def _any_points(space: Space, a: ArrayLike, b: ArrayLike) -> Floats:
+def distance_of_any(space: Space, a: ArrayLike, b: ArrayLike) -> Floats:
     """Distances of what people write: one point and another, or one and many, in any sequence."""
     dim = len(space.coordinates)
     rows = [np.asarray(points, dtype=np.float64).reshape(-1, dim) for points in (a, b)]
@@ -177,8 +178,8 @@ class Line:
         return 1.0 / (_WIDEST_NOISE_STEPS * self.grid)
 
     def distance(self, a: Floats, b: Floats) -> Floats:
-        if not _are_rows(a, b):
-            return _any_points(self, a, b)
+        if not are_rows(a, b):
+            return distance_of_any(self, a, b)
         return np.asarray(np.abs(a[:, 0] - b[:, 0]))
 
     def unrounded_noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
@@ -224,8 +225,8 @@ class Plane:
         return 1.0 / (_WIDEST_NOISE_STEPS * self.grid_m)
 
     def distance(self, a: Floats, b: Floats) -> Floats:
-        if not _are_rows(a, b):
-            return _any_points(self, a, b)
+        if not are_rows(a, b):
+            return distance_of_any(self, a, b)
         east, north = a[:, 0] - b[:, 0], a[:, 1] - b[:, 1]
         return np.asarray(np.sqrt(east * east + north * north))
 
@@ -278,8 +279,8 @@ class Sphere:
             )
 
     def distance(self, a: Floats, b: Floats) -> Floats:
-        if not _are_rows(a, b):
-            return _any_points(self, a, b)
+        if not are_rows(a, b):
+            return distance_of_any(self, a, b)
         # Squared tangents t of half the angles between latitudes, between longitudes, and of the
         # sum of the latitudes.
         t = np.empty((3, len(a)))

@@ -23,6 +23,7 @@ from hereish import (
     Every,
     KeyedDraws,
     Line,
+    Manhattan,
     NoiseFirst,
     NoReset,
     Past,
@@ -93,6 +94,7 @@ class World:
 WORLDS = {
     "line": World(Line(0.25)),
     "plane": World(Plane()),
+    "city blocks": World(Manhattan()),
     "sphere": World(Sphere()),
     # Noise of the size of the globe and beyond, on the finest grid that there is.
     "wide sphere": World(Sphere(6), radius_m=1e6),

@@ -1,9 +1,8 @@
-"""A metric of one's own: city blocks. A space is a class with a few members, and all else works."""
+"""City blocks: the law of `Manhattan`, what its releases tell, and mechanisms on it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -11,18 +10,17 @@ import pytest
 
 from hereish import (
     BudgetExhaustedError,
-    Coordinate,
     LaplaceTest,
+    Manhattan,
     PredictiveMechanism,
     Privacy,
     SeededDraws,
     fixed_utility,
     independent,
     sanitize,
+    whole_day,
 )
-from hereish.core.noise import line_offset
-from hereish.core.spaces import columns, gamma2_quantile
-from hereish.core.types import Floats, Ints, PerLane
+from hereish.core.types import Floats, Ints
 from tests.support.laws import (
     ALPHA,
     binomial_p,
@@ -39,33 +37,6 @@ from tests.support.laws import (
 
 N = 400_000
 EPS = 1e-3
-
-
-@dataclass(frozen=True)
-class Manhattan:
-    """Metres east and north in a town of blocks: the way between two points is along streets."""
-
-    grid_m: float = 1.0
-    uniforms = 4
-    claim_factor = 1.0
-    unit = "m"
-    smallest_eps = 0.0
-    private = True
-    coordinates = (Coordinate("east", -1e6, 1e6), Coordinate("north", -1e6, 1e6))
-
-    def distance(self, a: Floats, b: Floats) -> Floats:
-        return np.asarray(np.abs(a - b).sum(axis=1))
-
-    def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
-        u1, u2, u3, u4 = columns(u)
-        offsets = line_offset(eps, u1, u2), line_offset(eps, u3, u4)
-        return self.snap(x + np.column_stack(offsets))
-
-    def snap(self, points: Floats) -> Floats:
-        return np.asarray(np.rint(points / self.grid_m) * self.grid_m + 0.0)
-
-    def c_noise(self, delta: float) -> float:
-        return gamma2_quantile(delta)
 
 
 SPACE = Manhattan()
@@ -183,6 +154,7 @@ def _mechanisms() -> dict[str, PredictiveMechanism]:
     return {
         "fixed utility": fixed_utility(privacy, 3000.0, space=Manhattan()),
         "independent": independent(privacy, reports=20, space=Manhattan()),
+        "whole day": whole_day(privacy, space=Manhattan()),
     }
 
 

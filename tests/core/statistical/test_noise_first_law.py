@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from hereish import Line, NoiseFirst, Plane, Question, Sphere
+from hereish import Line, Manhattan, NoiseFirst, Plane, Question, Sphere
 from hereish.core.decision import CLAMP
 from hereish.core.noise import sphere_angle
 from hereish.core.spaces import Space
@@ -42,6 +42,9 @@ WORLDS = {
     "line": World(Line(1.0), (30.0,), lambda metres: (30.0 + metres,)),
     "plane": World(
         Plane(), (100.0, -50.0), lambda metres: (100.0 + 0.6 * metres, -50.0 + 0.8 * metres)
+    ),
+    "city blocks": World(
+        Manhattan(), (100.0, -50.0), lambda metres: (100.0 + 0.3 * metres, -50.0 + 0.7 * metres)
     ),
     "sphere": World(Sphere(), (-89.5, 77.0), lambda metres: (-89.5 + metres * METRE, 77.0)),
 }
@@ -145,7 +148,7 @@ def _exact_shares(on_line: bool, metres: float, edges: Floats) -> tuple[float, F
 EDGES = np.array([1000.0, 1200, 1400, 1600, 1800, 2000, 2300, 2600, 3000, 3500, 4200, 5000, 20_000])
 
 
-@pytest.mark.parametrize("place", WORLDS)
+@pytest.mark.parametrize("place", ["line", "plane", "sphere"])  # whose rings are known
 @pytest.mark.parametrize("metres", [1500.0, 3000.0])
 def test_guesses_are_accepted_and_noise_released_by_their_laws(place: str, metres: float) -> None:
     """Shares: of 0.8 points; the law of the noise: 12 rings around the guess, chi-squared."""
