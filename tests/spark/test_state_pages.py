@@ -49,8 +49,8 @@ class DictState:
 
 def _standing(records: StandingRecords, users: list[str], last_us: list[int]) -> Standing:
     empty = Standing.empty(records.lane_mechanism, len(users))
-    lanes = [f"{at_us // 1000 - 5} {user}" for user, at_us in zip(users, last_us, strict=True)]
-    return Standing(lanes, np.array(last_us), empty.run)
+    windows = np.array([at_us // 1000 - 5 for at_us in last_us], dtype=object)
+    return Standing(windows, np.array(last_us), empty.run)
 
 
 def test_users_are_found_again_while_pages_are_split() -> None:
@@ -58,25 +58,28 @@ def test_users_are_found_again_while_pages_are_split() -> None:
     rng = np.random.default_rng(4)
     known: dict[str, int] = {}
     for turn in range(60):
-        chosen = rng.choice(2000, size=int(rng.integers(1, 200)), replace=False)
-        users = sorted(f"user {number}, Jyväskylä" for number in chosen.tolist())
         pages = StatePages(records, state)  # as in each micro-batch
-        standing = pages.load(users)
-        assert standing.last_us.tolist() == [known.get(user, NEVER) for user in users]
-        lanes = [f"{known[user] // 1000 - 5} {user}" if user in known else "" for user in users]
-        assert standing.lane == lanes
-        some = users[::2]
-        times_us = [turn * 7919 + i for i in range(len(some))]
-        pages.save(some, _standing(records, some, times_us))
-        known.update(zip(some, times_us, strict=True))
+        for chunk in range(2):  # and in each of its chunks
+            chosen = rng.choice(2000, size=int(rng.integers(1, 200)), replace=False)
+            users = sorted(f"user {number}, Jyväskylä" for number in chosen.tolist())
+            standing = pages.load(users)
+            assert standing.last_us.tolist() == [known.get(user, NEVER) for user in users]
+            windows = [known[user] // 1000 - 5 if user in known else None for user in users]
+            assert standing.lane.tolist() == windows
+            some = users[::2]
+            times_us = [turn * 7919 + chunk * 1000 + i for i in range(len(some))]
+            pages.save(some, _standing(records, some, times_us))
+            known.update(zip(some, times_us, strict=True))
     everybody = sorted(known)
     before = state.asked
     pages = StatePages(records, state)
     assert pages.load(everybody).last_us.tolist() == [known[user] for user in everybody]
+    written = b"".join(value for (value,) in state.values.values())
+    assert written.count(b'"user ') == len(known)  # nobody is in two pages
     assert len(known) > 1000
     assert state.asked - before < len(known) / 16
     largest = max(len(value[0]) for value in state.values.values())
-    assert largest < 200 * (records.kind.itemsize + 40)
+    assert largest < 200 * (8 * records.words + 40)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -112,7 +115,10 @@ def test_what_was_not_written_for_this_mechanism_is_refused(name: str) -> None:
     records = StandingRecords(mechanism)
     StatePages(records, state).save(["a"], _standing(records, ["a"], [5]))
     (written,) = state.values[(0,)]
-    for damaged in (b"", written[:-1], b"\x02" + written[1:], written[:13] + b"!" + written[14:]):
+    names = written.index(b'["a"]')
+    no_names = written[:names] + b"!" + written[names + 1 :]
+    other_mask = written[: names + 5] + bytes([written[names + 5] ^ 1]) + written[names + 6 :]
+    for damaged in (b"", written[:-1], b"\x01" + written[1:], no_names, other_mask):
         state.values[(0,)] = (damaged,)
         with pytest.raises(StateError, match="damaged"):
             StatePages(records, state).load(["a"])

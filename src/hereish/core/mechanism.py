@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -193,6 +193,11 @@ class PredictiveMechanism:
             return number_of(self.fingerprint)
         except PartError:  # then a run is of this very mechanism, and of no other
             return number_of(uuid4().hex)
+
+    @cached_property
+    def without_windows(self) -> PredictiveMechanism:
+        """The same with one budget for ever: what a lane that is one window is run with."""
+        return replace(self, window=NoReset())
 
     @property
     def width(self) -> int:

@@ -1,18 +1,17 @@
 """Where the users of a bucket stand, as the state of a stream: pages of a few users each.
 
-Each access of Python to Spark's state is a message to another process, which costs more than a
-report. A page for all users would be rewritten for each of them, so that pages are split as users
-are added, one at a time (linear hashing), and stay about as large. All of it is public: what was
-released and what it cost, and no point that was reported.
+Each access of Python to Spark's state is a message to another process, which costs as much as
+several kilobytes in it do. A page for all users would be rewritten for each of them, so that pages
+are split as users are added, one at a time (linear hashing), and stay about as large. All of it is
+public: what was released and what it cost, and no point that was reported.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -22,20 +21,20 @@ from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.run import Run
 from hereish.core.types import Ints
 from hereish.core.validation import run_fault
-from hereish.core.windows import NoReset
 from hereish.errors import StateError
 from hereish.traces.standing import Standing
 
-_USERS_PER_PAGE = 32
-_VERSION = 1
-# The version, the number of the mechanism with its windows, and the length of the names.
-_HEADER = struct.Struct("<BqI")
+_USERS_PER_PAGE = 64
+_VERSION = 2
+# The version, the number of the mechanism with its windows, the users, and the length of the names.
+_HEADER = struct.Struct("<BqII")
+_BITS = 8  # of a byte: words of a record are a multiple of it
 _DAMAGED = "the stream's state is damaged, or of another version of hereish; nothing was released"
 _OTHER = (
     "the stream was begun with another mechanism, and budgets that are in use cannot be changed; "
     "nothing was released"
 )
-Records = NDArray[Any]
+Records = NDArray[np.uint64]  # a row of words for each user
 
 
 class MapState(Protocol):
@@ -51,61 +50,97 @@ class MapState(Protocol):
 
 
 class StandingRecords:
-    """Where users stand as records of fixed size, for one mechanism."""
+    """Where users stand as records of words, for one mechanism: numbers as they are in memory."""
 
     def __init__(self, mechanism: PredictiveMechanism) -> None:
         self.number = mechanism.number
-        self.lane_mechanism = dataclasses.replace(mechanism, window=NoReset())
-        run = zip(Run._fields, self.lane_mechanism.run(0), strict=True)
-        fields = [(name, field.dtype.newbyteorder("<"), field.shape[1:]) for name, field in run]
-        self.kind = np.dtype([("window", "<i8"), ("last_us", "<i8"), ("run", fields)])
+        self.lane_mechanism = mechanism.without_windows
+        self._fields: list[tuple[slice, np.dtype[Any], tuple[int, ...]]] = []
+        end = 2  # after the window and the time of the last report
+        for field in self.lane_mechanism.run(0):
+            begin, end = end, end + int(np.prod(field.shape[1:]))
+            self._fields.append((slice(begin, end), field.dtype, field.shape[1:]))
+        self.words = -(-end // _BITS) * _BITS
 
     def write(self, standing: Standing) -> Records:
-        records = np.empty(len(standing.lane), dtype=self.kind)
-        records["window"] = [int(lane.partition(" ")[0]) for lane in standing.lane]
-        records["last_us"] = standing.last_us
-        for name, field in zip(Run._fields, standing.run, strict=True):
-            records["run"][name] = field
+        count = len(standing.last_us)
+        records = np.zeros((count, self.words), dtype="<u8")
+        records[:, 0] = standing.lane.astype(np.int64).view(np.uint64)
+        records[:, 1] = standing.last_us.view(np.uint64)
+        for (columns, kind, _), field in zip(self._fields, standing.run, strict=True):
+            numbers = field.astype(np.uint64) if kind == np.bool_ else field.view(np.uint64)
+            records[:, columns] = numbers.reshape(count, -1)
         return records
 
-    def read(self, users: Sequence[str], records: Records) -> Standing:
+    def read(self, records: Records) -> Standing:
         """Raises StateError for what cannot have been written for this mechanism."""
-        fields: list[Any] = [
-            records["run"][name].astype(field.dtype)
-            for name, field in zip(Run._fields, self.lane_mechanism.run(0), strict=True)
-        ]
+        own = records.astype(np.uint64, copy=False)
+        fields: list[Any] = []
+        for columns, kind, shape in self._fields:
+            words = np.ascontiguousarray(own[:, columns])
+            numbers = words != 0 if kind == np.bool_ else words.view(kind)
+            fields.append(numbers.reshape(len(own), *shape))
         run = Run(*fields).frozen()
-        wrong = run_fault(self.lane_mechanism, run) if len(users) else None
+        wrong = run_fault(self.lane_mechanism, run) if len(own) else None
         if wrong is not None:
             raise StateError(f"the stream's state cannot be used: {wrong}; nothing was released")
-        windows = records["window"].tolist()
-        lanes = [f"{window} {user}" for window, user in zip(windows, users, strict=True)]
-        return Standing(lanes, records["last_us"].astype(np.int64), run)
+        window, last_us = (np.ascontiguousarray(own[:, i]).view(np.int64) for i in (0, 1))
+        return Standing(window.astype(object), last_us, run)
 
 
 class _Page(NamedTuple):
+    """Users, and of the words of their records those that are not 0, with a bit for each word."""
+
     users: list[str]
-    records: Records
+    masks: bytes
+    words: bytes
 
     def to_bytes(self, mechanism: int) -> bytes:
         names = json.dumps(self.users).encode()
-        return _HEADER.pack(_VERSION, mechanism, len(names)) + names + self.records.tobytes()
+        header = _HEADER.pack(_VERSION, mechanism, len(self.users), len(names))
+        return b"".join((header, names, self.masks, self.words))
 
     @classmethod
-    def from_bytes(cls, written: bytes, mechanism: int, kind: np.dtype[Any]) -> _Page:
+    def from_bytes(cls, written: bytes, records: StandingRecords) -> _Page:
         if len(written) < _HEADER.size:
             raise StateError(_DAMAGED)
-        version, number, length = _HEADER.unpack_from(written)
-        if version == _VERSION and number != mechanism:
+        version, number, count, length = _HEADER.unpack_from(written)
+        if version == _VERSION and number != records.number:
             raise StateError(_OTHER)
-        end = _HEADER.size + length
+        names = _HEADER.size + length
+        end = names + count * records.words // _BITS
         try:
-            users = json.loads(written[_HEADER.size : end]) if version == _VERSION else None
+            users = json.loads(written[_HEADER.size : names]) if version == _VERSION else []
         except ValueError:
-            users = None
-        if users is None or len(written) != end + len(users) * kind.itemsize:
+            users = []
+        masks = written[names:end]
+        there = int.from_bytes(masks, "little").bit_count()
+        if version != _VERSION or len(users) != count or len(written) != end + 8 * there:
             raise StateError(_DAMAGED)
-        return cls(users, np.frombuffer(written, dtype=kind, offset=end).copy())
+        return cls(users, masks, written[end:])
+
+
+class _Users:
+    """Users whose pages were read: their records, and which page each is in."""
+
+    def __init__(self, words: int) -> None:
+        self.names: list[str] = []
+        self.row: dict[str, int] = {}
+        self.page = np.empty(0, dtype=np.int64)
+        self.records: Records = np.empty((0, words), dtype="<u8")
+
+    def add(self, names: Sequence[str], page: Ints, records: Records) -> None:
+        first = len(self.names)
+        self.row.update(zip(names, range(first, first + len(names)), strict=True))
+        self.names += names
+        self.page = np.concatenate([self.page, page])
+        self.records = np.concatenate([self.records, records])
+
+    def rows(self, names: Sequence[str]) -> Ints:
+        """Where each user is; -1 for those that were not read."""
+        if not self.names:
+            return np.full(len(names), -1, dtype=np.int64)
+        return np.array([self.row.get(name, -1) for name in names], dtype=np.int64)
 
 
 class StatePages:
@@ -117,7 +152,8 @@ class StatePages:
 
     def __init__(self, records: StandingRecords, state: MapState, key_check: bytes = b"") -> None:
         self._records, self._state = records, state
-        self._pages: dict[int, _Page] = {}  # those that were read
+        self._pages: set[int] = set()  # those that were read
+        self._known = _Users(records.words)
         begun = state.getValue(self._KEY_CHECK)
         if begun is None:
             state.updateValue(self._KEY_CHECK, (key_check,))
@@ -131,68 +167,82 @@ class StatePages:
 
     def load(self, users: Sequence[str]) -> Standing:
         standing = Standing.empty(self._records.lane_mechanism, len(users))
-        numbers = _pages_of(users, _page_count(self._users))
-        pages = [self._page(number) for number in np.unique(numbers).tolist()]
-        row_of = {
-            user: row for row, user in enumerate(name for page in pages for name in page.users)
-        }
-        known = [i for i, user in enumerate(users) if user in row_of]
-        if known:
-            names = [users[i] for i in known]
-            joined = b"".join(page.records.tobytes() for page in pages)
-            kept = np.frombuffer(joined, dtype=self._records.kind)[[row_of[name] for name in names]]
-            standing.put(np.array(known, dtype=np.int64), self._records.read(names, kept))
+        rows = self._rows(users)
+        there = np.flatnonzero(rows >= 0)
+        if len(there):
+            standing.put(there, self._records.read(self._known.records[rows[there]]))
         return standing
 
     def save(self, users: Sequence[str], standing: Standing) -> None:
+        rows, known = self._rows(users), self._known
         records = self._records.write(standing)
-        changed: set[int] = set()
-        before = self._users
-        for number, rows in groups(_pages_of(users, _page_count(before))):
-            self._users += self._put(number, [users[i] for i in rows.tolist()], records[rows])
-            changed.add(number)
-        if self._users > before:
-            self._state.updateValue(self._COUNT, (self._users.to_bytes(8, "little"),))
-            changed |= self._split(_page_count(before))
-        for number in sorted(changed):
-            self._state.updateValue(
-                (number,), (self._pages[number].to_bytes(self._records.number),)
-            )
+        new = np.flatnonzero(rows < 0)
+        changed = np.empty(0, dtype=np.int64)
+        if len(new):
+            changed = self._make_room(len(new))
+            rows[new] = len(known.names) + np.arange(len(new))
+            names = [users[i] for i in new.tolist()]
+            known.add(names, _pages_of(names, _page_count(self._users)), records[new])
+        known.records[rows] = records
+        self._write(np.unique(np.concatenate([known.page[rows], changed])))
 
-    def _page(self, number: int) -> _Page:
-        if number not in self._pages:
-            value, records = self._state.getValue((number,)), self._records
-            self._pages[number] = (
-                _Page([], np.empty(0, dtype=records.kind))
-                if value is None
-                else _Page.from_bytes(value[0], records.number, records.kind)
-            )
-        return self._pages[number]
+    def _make_room(self, more: int) -> Ints:
+        """Count users who are added, and split pages for them; those that have changed."""
+        before = _page_count(self._users)
+        self._users += more
+        self._state.updateValue(self._COUNT, (self._users.to_bytes(8, "little"),))
+        after = _page_count(self._users)
+        split = np.array(sorted(_split_pages(before, after)), dtype=np.int64)
+        self._read(split.tolist())
+        self._pages.update(range(before, after))  # which nobody has written yet
+        known = self._known
+        moving = np.flatnonzero(np.isin(known.page, split))
+        known.page[moving] = _pages_of([known.names[i] for i in moving.tolist()], after)
+        return np.concatenate([split, known.page[moving]])
 
-    def _put(self, number: int, users: Sequence[str], records: Records) -> int:
-        """Write where users of a page stand; how many are new to it."""
-        page = self._page(number)
-        row_of = {user: row for row, user in enumerate(page.users)}
-        known = np.array([user in row_of for user in users])
-        page.records[[row_of[user] for user in users if user in row_of]] = records[known]
-        new = [user for user in users if user not in row_of]
-        if new:
-            joined = np.concatenate([page.records, records[~known]])
-            self._pages[number] = _Page([*page.users, *new], joined)
-        return len(new)
+    def _rows(self, users: Sequence[str]) -> Ints:
+        """Where users are among those that are known, after their pages were read."""
+        rows = self._known.rows(users)
+        missing = np.flatnonzero(rows < 0)
+        if len(missing):
+            names = [users[i] for i in missing.tolist()]
+            self._read(np.unique(_pages_of(names, _page_count(self._users))).tolist())
+            rows[missing] = self._known.rows(names)
+        return rows
 
-    def _split(self, count: int) -> set[int]:
-        """As many pages as there ought to be, instead of `count`; those that have changed."""
-        changed: set[int] = set()
-        for new in range(count, _page_count(self._users)):
-            old = new - (1 << (new.bit_length() - 1))
-            users, records = self._page(old)
-            moves = _pages_of(users, new + 1) == new
-            for number, chosen in ((old, np.flatnonzero(~moves)), (new, np.flatnonzero(moves))):
-                names = [users[i] for i in chosen.tolist()]
-                self._pages[number] = _Page(names, records[chosen])
-            changed |= {old, new}
-        return changed
+    def _read(self, numbers: Iterable[int]) -> None:
+        """Read pages, except those that were read before."""
+        pages: dict[int, _Page] = {}
+        for number in numbers:
+            if number not in self._pages:
+                self._pages.add(number)
+                value = self._state.getValue((number,))
+                if value is not None:
+                    pages[number] = _Page.from_bytes(value[0], self._records)
+        if not pages:
+            return
+        masks = np.frombuffer(b"".join(page.masks for page in pages.values()), dtype=np.uint8)
+        there = np.unpackbits(masks).view(np.bool_).reshape(-1, self._records.words)
+        records = np.zeros(there.shape, dtype="<u8")
+        records[there] = np.frombuffer(b"".join(page.words for page in pages.values()), "<u8")
+        page_of_each = np.repeat([*pages], [len(page.users) for page in pages.values()])
+        names = [user for page in pages.values() for user in page.users]
+        self._known.add(names, page_of_each, records)
+
+    def _write(self, numbers: Ints) -> None:
+        """Write these pages, all of whose users are known."""
+        rows = np.flatnonzero(np.isin(self._known.page, numbers))
+        rows = rows[np.argsort(self._known.page[rows], kind="stable")]
+        records, page = self._known.records[rows], self._known.page[rows]
+        there = records != 0
+        masks, words = np.packbits(there, axis=1), records[there]
+        ends = np.append(0, np.cumsum(np.count_nonzero(there, axis=1)))
+        first, last = (np.searchsorted(page, numbers, side) for side in ("left", "right"))
+        for number, begin, end in zip(numbers.tolist(), first.tolist(), last.tolist(), strict=True):
+            users = [self._known.names[i] for i in rows[begin:end].tolist()]
+            own = words[ends[begin] : ends[end]]
+            written = _Page(users, masks[begin:end].tobytes(), own.tobytes())
+            self._state.updateValue((number,), (written.to_bytes(self._records.number),))
 
 
 def groups(numbers: Ints) -> Iterator[tuple[int, Ints]]:
@@ -204,6 +254,12 @@ def groups(numbers: Ints) -> Iterator[tuple[int, Ints]]:
 
 def _page_count(users: int) -> int:
     return max(1, -(-users // _USERS_PER_PAGE))
+
+
+def _split_pages(before: int, after: int) -> set[int]:
+    """Of the pages that there were, those from which users move to new ones."""
+    olds = {new - (1 << (new.bit_length() - 1)) for new in range(before, after)}
+    return {old for old in olds if old < before}
 
 
 def _pages_of(users: Sequence[str], count: int) -> Ints:

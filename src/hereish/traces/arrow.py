@@ -18,7 +18,6 @@ from hereish.core.batch import LANES, POINTS, Sanitized
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import KeyedDraws
 from hereish.core.types import Ints, Kind
-from hereish.core.windows import NoReset
 from hereish.errors import ParameterError, PartError, PointError
 from hereish.traces.budgets import EachTrace, tie_breaker
 from hereish.traces.faults import FAULT_REASONS, Fault
@@ -46,6 +45,7 @@ from hereish.traces.arrow_rows import (
     find_faults,
     is_canonical,
     lane_grants,
+    lane_keys,
     lane_names,
     lane_starts,
     read_rows,
@@ -167,7 +167,7 @@ class BatchSanitizer:
         if columns.granted is not None:
             check_shared_budget(mechanism)
         self._mechanism = mechanism
-        self._lane_mechanism = dataclasses.replace(mechanism, window=NoReset())
+        self._lane_mechanism = mechanism.without_windows
         self._draws, self._columns, self._drop_bad = draws, columns, drop_bad
         self._thinner = None if every_s is None else Thinner.by_seconds(every_s)
         self._counts = ArrowCounts() if counts is None else counts
@@ -254,14 +254,15 @@ class BatchSanitizer:
         if end < table.num_rows:
             table, rows = table.slice(0, end), rows.first(end)
         self._check_sorted(rows)
-        order = self._order(table, rows)
+        names = rows.names()
+        order = self._order(table, rows, names)
         if order is not None:
             table, rows = table.take(pa.array(order)), rows.take(order)
-        standing = self._standings.load([str(name) for name in rows.users.to_pylist()])
-        kept = self._chosen(rows, standing)
+        standing = self._standings.load(names)
+        kept = self._chosen(rows, names, standing)
         if kept is not None:
             table, rows = table.take(pa.array(kept)), rows.take(kept)
-        return self._released(table, rows, standing), rest
+        return self._released(table, rows, names, standing), rest
 
     def _check_sorted(self, rows: OrderedRows) -> None:
         """Raises where a budget comes a second time, has two spellings, or goes back in time."""
@@ -276,7 +277,7 @@ class BatchSanitizer:
             raise PointError(_NOT_SORTED)
         self._last_owner = last
 
-    def _order(self, table: pa.Table, rows: OrderedRows) -> Ints | None:
+    def _order(self, table: pa.Table, rows: OrderedRows, names: Sequence[str]) -> Ints | None:
         """Rows of one user at one time in a public order; None if there are none."""
         if rows.new_moment.all():
             return None
@@ -291,13 +292,11 @@ class BatchSanitizer:
             chosen = table.select(public).take(pa.array(tied))
             return [column.to_pylist() for column in chosen.columns]
 
-        names = [str(name) for name in rows.users.to_pylist()]
         at_random = tie_breaker(None, self._draws, names, rows.user, rows.at_s, rows.points)
         return public_order(keys, kept, at_random)
 
-    def _chosen(self, rows: OrderedRows, standing: Standing) -> Ints | None:
+    def _chosen(self, rows: OrderedRows, names: Sequence[str], standing: Standing) -> Ints | None:
         """The rows that are reported: not late, not too close together, of no lane that ended."""
-        names = rows.users.to_pylist()
         if not self._whole:
             return self._in_time(rows, names, standing)
         chosen = None
@@ -309,7 +308,7 @@ class BatchSanitizer:
         if self._lane_mechanism.on_exhausted != "stop" or not standing.run.ended[0]:
             return chosen
         lanes = lane_starts(rows)
-        if lane_names(rows, lanes[:1]) != standing.lane[:1]:
+        if lane_keys(rows, lanes[:1])[0] != standing.lane[0]:
             return chosen
         over = lanes.item(1) if len(lanes) > 1 else len(rows.user)
         if chosen is None:
@@ -318,7 +317,7 @@ class BatchSanitizer:
         self._counts.refused += len(chosen) - len(left)
         return left
 
-    def _in_time(self, rows: OrderedRows, names: Sequence[Any], standing: Standing) -> Ints:
+    def _in_time(self, rows: OrderedRows, names: Sequence[str], standing: Standing) -> Ints:
         """The rows after their user's last report, and not too close to it or to each other."""
         chosen = np.flatnonzero(rows.micros > standing.last_us[rows.user])
         self._counts.late += len(rows.user) - len(chosen)
@@ -333,12 +332,12 @@ class BatchSanitizer:
         return np.asarray(chosen[keep])
 
     def _released(
-        self, table: pa.Table, rows: OrderedRows, standing: Standing
+        self, table: pa.Table, rows: OrderedRows, names: Sequence[str], standing: Standing
     ) -> list[pa.RecordBatch]:
         if not len(rows.user):
             return []
         lanes = lane_starts(rows)
-        out = self._sanitized(rows, lanes, standing)
+        out = self._sanitized(rows, names, lanes, standing)
         released = np.flatnonzero(out.released)
         self._counts.released += len(released)
         self._counts.refused += len(rows.user) - len(released)
@@ -355,9 +354,11 @@ class BatchSanitizer:
         ]
         return list(pa.Table.from_arrays(arrays, schema=schema).combine_chunks().to_batches())
 
-    def _sanitized(self, rows: OrderedRows, lanes: Ints, standing: Standing) -> Sanitized:
+    def _sanitized(
+        self, rows: OrderedRows, names: Sequence[str], lanes: Ints, standing: Standing
+    ) -> Sanitized:
         """The rows through the step: a lane for each user and window."""
-        m, names = self._lane_mechanism, lane_names(rows, lanes)
+        m, keys = self._lane_mechanism, lane_keys(rows, lanes)
         users = rows.user[lanes]
         first = np.flatnonzero(np.diff(users, prepend=-1))  # lane of each user
         before = standing.take(users[first])
@@ -365,12 +366,11 @@ class BatchSanitizer:
         granted = lane_grants(rows, lanes)
         if granted is not None:
             run.spent[:] = m.bound.spent_leaving(granted)
-        same = np.array(
-            [names[i] == lane for i, lane in zip(first.tolist(), before.lane, strict=True)]
-        )
+        same = keys[first] == before.lane
         put_runs(run, first[same], before.run.take(same))
         offsets = np.append(lanes, len(rows.user))
-        rounds = LaneRounds(m, rows.points, rows.at_s, offsets, self._draws, names)
+        keyed = lane_names(rows, lanes)
+        rounds = LaneRounds(m, rows.points, rows.at_s, offsets, self._draws, keyed)
         if m.tracker is None:
             out = rounds.all_at_once(run.frozen())
         else:
@@ -378,14 +378,9 @@ class BatchSanitizer:
         if out.run is None:
             raise PartError("a batch must say where its runs stand; nothing was released")
         last = np.append(first[1:], len(lanes)) - 1
-        owners = rows.users.take(pa.array(users[last])).to_pylist()
         self._standings.save(
-            [str(name) for name in owners],
-            Standing(
-                [names[i] for i in last.tolist()],
-                rows.micros[offsets[last + 1] - 1],
-                out.run.take(last),
-            ),
+            [names[i] for i in users[last].tolist()],
+            Standing(keys[last], rows.micros[offsets[last + 1] - 1], out.run.take(last)),
         )
         return out
 

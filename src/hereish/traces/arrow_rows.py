@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.types import Bools, Floats, Ints
@@ -135,6 +136,11 @@ class OrderedRows(NamedTuple):
             self.traces.take(pa.array(self.trace[rows])),
         ]
 
+    def names(self) -> list[str]:
+        """Users as texts."""
+        names: list[str] = pc.cast(self.users, pa.string()).to_pylist()
+        return names
+
     def take(self, chosen: Ints) -> OrderedRows:
         columns = {name: getattr(self, name)[chosen] for name in _PER_ROW}
         return self._replace(**columns)
@@ -206,14 +212,21 @@ def lane_starts(rows: OrderedRows) -> Ints:
 
 def lane_names(rows: OrderedRows, lanes: Ints) -> list[str]:
     """The lanes as the draws know them: as in files and frames."""
-    users = rows.users.take(pa.array(rows.user[lanes])).to_pylist()
+    users = pc.cast(rows.users.take(pa.array(rows.user[lanes])), pa.string())
     if rows.traces is not None:
         traces = rows.traces.take(pa.array(rows.trace[lanes])).to_pylist()
-        users = [
-            f"{len(str(user))} {user}::{trace}" for user, trace in zip(users, traces, strict=True)
-        ]
-    windows = rows.window[lanes].tolist()
-    return [f"{window} {user}" for window, user in zip(windows, users, strict=True)]
+        both = zip(users.to_pylist(), traces, strict=True)
+        users = pa.array([f"{len(user)} {user}::{trace}" for user, trace in both], pa.string())
+    windows = pc.cast(pa.array(rows.window[lanes]), pa.string())
+    names: list[str] = pc.binary_join_element_wise(windows, users, " ").to_pylist()
+    return names
+
+
+def lane_keys(rows: OrderedRows, lanes: Ints) -> NDArray[np.object_]:
+    """What tells the lanes of a user from each other: the window, or the trace."""
+    if rows.traces is None:
+        return rows.window[lanes].astype(object)
+    return np.array([*lane_names(rows, lanes), None])[:-1]  # texts of Python, of any length
 
 
 def lane_grants(rows: OrderedRows, lanes: Ints) -> Floats | None:

@@ -49,7 +49,7 @@ class Budgets:
         self.mechanism = mechanism
         self._granted = granted
         # Each lane is one window of one user.
-        self.lane_mechanism = _without_windows(mechanism)
+        self.lane_mechanism = mechanism.without_windows
         self._clear()
 
     def _clear(self) -> None:
@@ -193,7 +193,7 @@ def sanitize_rows(
         first = begins if order is None else order[begins]
         lanes, run = _resume(mechanism, budgets, times, keys, at_s, first)
         rounds = LaneRounds(
-            _without_windows(mechanism) if budgets is None else budgets.lane_mechanism,
+            mechanism.without_windows if budgets is None else budgets.lane_mechanism,
             points[rows],
             sorted_at_s,
             np.append(begins, len(user)),
@@ -228,11 +228,6 @@ def _carried(budgets: Budgets | None, keys: Sequence[tuple[str, int]]) -> Run | 
     lanes = np.array([lane for lane in before if lane is not None], dtype=np.int64)
     put_runs(carried, known, budgets.run.take(lanes))
     return carried
-
-
-def _without_windows(mechanism: PredictiveMechanism) -> PredictiveMechanism:
-    """The mechanism of a lane that is one window. Building it checks all parts once more."""
-    return dataclasses.replace(mechanism, window=NoReset())
 
 
 def tie_breaker(

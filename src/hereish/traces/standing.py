@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.run import Run
@@ -18,7 +19,7 @@ NEVER = int(np.iinfo(np.int64).min)
 class Standing(NamedTuple):
     """Where some users stand, a lane for each. All of it is public."""
 
-    lane: list[str]  # the last one's name for the draws, "" before the first report
+    lane: NDArray[np.object_]  # which window, or trace, the last one is; None before the first
     last_us: Ints  # the time of the last report that was taken, NEVER before the first
     run: Run  # of the mechanism without windows: a lane is a window
 
@@ -26,16 +27,15 @@ class Standing(NamedTuple):
     def empty(cls, mechanism: PredictiveMechanism, users: int) -> Standing:
         """Before the first report, in arrays that can be written to."""
         run = writable_copy(mechanism.run(users))
-        return cls([""] * users, np.full(users, NEVER, dtype=np.int64), run)
+        lane: NDArray[np.object_] = np.full(users, None)
+        return cls(lane, np.full(users, NEVER, dtype=np.int64), run)
 
     def take(self, users: Ints) -> Standing:
-        lane = [self.lane[i] for i in users.tolist()]
-        return Standing(lane, self.last_us[users], self.run.take(users))
+        return Standing(self.lane[users], self.last_us[users], self.run.take(users))
 
     def put(self, users: Ints, others: Standing) -> None:
         """Write where some of the users stand."""
-        for user, lane in zip(users.tolist(), others.lane, strict=True):
-            self.lane[user] = lane
+        self.lane[users] = others.lane
         self.last_us[users] = others.last_us
         put_runs(self.run, users, others.run)
 
