@@ -13,6 +13,7 @@ from hereish.core.budget import (
     budget_manager,
 )
 from hereish.core.decision import Decision, LaplaceTest, Question, TestThenNoise, closeness_test
+from hereish.core.linear import Linear
 from hereish.core.mechanism import (
     DoesNotPay,
     DoesNotPayOffWarning,
@@ -71,6 +72,7 @@ __all__ = [
     "Kind",
     "LaplaceTest",
     "Line",
+    "Linear",
     "MechanismSettings",
     "NoReset",
     "NoiseFirst",

@@ -15,6 +15,7 @@ from hereish.core.decision import (
     Question,
     TestThenNoise,
 )
+from hereish.core.linear import Linear
 from hereish.core.noise_first import NoiseFirst
 from hereish.core.part_calls import OUR_SPACES
 from hereish.core.parts import check_declared, declared
@@ -83,13 +84,14 @@ def check_parts_fit(m: PredictiveMechanism) -> None:
 
 def _check_knows_space(m: PredictiveMechanism) -> None:
     """Refuse parts of hereish that would take the coordinates of this space for others."""
-    if isinstance(m.prediction, PlaceMemory):
-        told, other = m.prediction.space, type(m.space) is not type(m.prediction.space)
+    if isinstance(m.prediction, (PlaceMemory, Linear)):
+        told, name = m.prediction.space, type(m.prediction).__name__
+        other = type(m.space) is not type(told)
         # A space of a user's own may be told as the one of ours that it is like.
         if len(told.coordinates) != m.dim or (other and type(m.space) in OUR_SPACES):
             raise PartError(
-                f"PlaceMemory must be told the space of the mechanism, {m.space!r}, found "
-                f"{told!r}; write PlaceMemory(space)"
+                f"{name} must be told the space of the mechanism, {m.space!r}, found "
+                f"{told!r}; write {name}(space)"
             )
     if isinstance(m.remap, PriorRemap) and not isinstance(m.space, Sphere):
         raise PartError(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hereish.core.budget import AlwaysNoise, FixedRate, FixedUtility, Plan
+from hereish.core.linear import Linear
 from hereish.core.pacing import Paced, Steady
 from hereish.core.places import PlaceMemory
 from hereish.core.prediction import Lifted, Parrot
@@ -36,10 +37,11 @@ if TYPE_CHECKING:
 
 # They are known not to write to what they are given, so that they need no copies.
 OURS = {
-    *(Parrot, Lifted, PlaceMemory),
+    *(Parrot, Lifted, PlaceMemory, Linear),
     *(FixedUtility, FixedRate, AlwaysNoise, Paced, Steady),
     *(SkipBySpeed, PriorRemap, NoReset, Every, Day),
 }
+MOVING = (Linear,)  # predictions that go on along a course, whatever lies ahead
 OUR_SPACES = {Sphere, Plane, Line}
 
 
@@ -76,6 +78,8 @@ def guess_of(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
         )
     # Half a guess is none; a guess off the map would be a bug of the prediction, and is public.
     guess = np.where(np.isnan(guess).any(axis=1, keepdims=True), np.nan, guess)
+    if isinstance(m.prediction, MOVING):
+        _stay_inside(m, guess)
     wrong = find_point_outside(m.space, guess[guess[:, 0] == guess[:, 0]])
     if wrong is not None:
         raise PartError(f"the prediction returned a point that is not in the space: {wrong[1]}")
@@ -148,6 +152,12 @@ def _with_rows(learnt: Floats, rows: list[tuple[Ints, Floats]], in_place: bool) 
     for lanes, new in rows:
         learnt[lanes] = new
     return learnt
+
+
+def _stay_inside(m: PredictiveMechanism, points: Floats) -> None:
+    """Bring back what goes beyond the edge: a space may end before the one that it is like."""
+    for i, (_, low, high) in enumerate(m.space.coordinates):
+        np.clip(points[:, i], low, high, out=points[:, i])
 
 
 def _checked_points(
