@@ -10,6 +10,7 @@ import numpy as np
 
 from hereish import (
     Every,
+    Filter,
     Line,
     Linear,
     NoiseFirst,
@@ -33,6 +34,7 @@ PREDICTIONS: dict[str, Callable[[Space], Prediction]] = {
     "parrot": lambda space: Parrot(),
     "places": PlaceMemory,
     "linear": Linear,
+    "filter": Filter,
 }
 PRIVACY = Privacy(20.0, 10.0)  # noise of tens of metres, many times
 WINDOW = Every(timedelta(minutes=7))

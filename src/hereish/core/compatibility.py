@@ -15,6 +15,7 @@ from hereish.core.decision import (
     Question,
     TestThenNoise,
 )
+from hereish.core.filter import Filter
 from hereish.core.linear import Linear
 from hereish.core.noise_first import NoiseFirst
 from hereish.core.part_calls import OUR_SPACES
@@ -84,7 +85,7 @@ def check_parts_fit(m: PredictiveMechanism) -> None:
 
 def _check_knows_space(m: PredictiveMechanism) -> None:
     """Refuse parts of hereish that would take the coordinates of this space for others."""
-    if isinstance(m.prediction, (PlaceMemory, Linear)):
+    if isinstance(m.prediction, (PlaceMemory, Linear, Filter)):
         told, name = m.prediction.space, type(m.prediction).__name__
         other = type(m.space) is not type(told)
         # A space of a user's own may be told as the one of ours that it is like.

@@ -14,11 +14,12 @@ import numpy as np
 from hereish.core import noise
 from hereish.core.parts import check_declared
 from hereish.core.spaces import Line, Plane, Space, Sphere
-from hereish.core.types import Floats
+from hereish.core.types import Bools, Floats
 from hereish.errors import ParameterError
 
 _RADIANS, _DEGREES = math.pi / 180.0, 180.0 / math.pi
 _RADIUS_M = 6_371_008.8
+_FAR_M = 0.5 * _RADIUS_M  # a way through the globe of this length is 1 % longer round it
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,21 @@ class Axes:
         for i, (_, low, high) in enumerate(self.space.coordinates):
             np.clip(points[:, i], low, high, out=points[:, i])
         return points
+
+    def along_surface(self, place: Floats, speed: Floats) -> tuple[Floats, Floats]:
+        """What went straight on from the globe, brought back to it; elsewhere as it is."""
+        if type(self.space) is not Sphere:
+            return place, speed
+        back = _RADIUS_M / np.sqrt(np.maximum(squared_length(place), 1.0))
+        place = place * back
+        upwards = sum_rows(speed * place) / (_RADIUS_M * _RADIUS_M)
+        return place, speed - upwards * place
+
+    def is_far(self, steps: Floats) -> Bools:
+        """Whether steps are so long that the globe is curved along them."""
+        if type(self.space) is not Sphere:
+            return np.zeros(steps.shape[1], dtype=np.bool_)
+        return np.asarray(squared_length(steps) > _FAR_M * _FAR_M)
 
 
 def axes_of(space: Space, part: str) -> Axes:

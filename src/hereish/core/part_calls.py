@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hereish.core.budget import AlwaysNoise, FixedRate, FixedUtility, Plan
+from hereish.core.filter import Filter
 from hereish.core.linear import Linear
 from hereish.core.pacing import Paced, Steady
 from hereish.core.places import PlaceMemory
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
 
 # They are known not to write to what they are given, so that they need no copies.
 OURS = {
-    *(Parrot, Lifted, PlaceMemory, Linear),
+    *(Parrot, Lifted, PlaceMemory, Linear, Filter),
     *(FixedUtility, FixedRate, AlwaysNoise, Paced, Steady),
     *(SkipBySpeed, PriorRemap, NoReset, Every, Day),
 }
-MOVING = (Linear,)  # predictions that go on along a course, whatever lies ahead
+MOVING = (Linear, Filter)  # predictions that go on along a course, whatever lies ahead
 OUR_SPACES = {Sphere, Plane, Line}
 
 
@@ -79,7 +80,7 @@ def guess_of(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
     # Half a guess is none; a guess off the map would be a bug of the prediction, and is public.
     guess = np.where(np.isnan(guess).any(axis=1, keepdims=True), np.nan, guess)
     if isinstance(m.prediction, MOVING):
-        _stay_inside(m, guess)
+        guess = _inside(m, guess)
     wrong = find_point_outside(m.space, guess[guess[:, 0] == guess[:, 0]])
     if wrong is not None:
         raise PartError(f"the prediction returned a point that is not in the space: {wrong[1]}")
@@ -154,10 +155,10 @@ def _with_rows(learnt: Floats, rows: list[tuple[Ints, Floats]], in_place: bool) 
     return learnt
 
 
-def _stay_inside(m: PredictiveMechanism, points: Floats) -> None:
-    """Bring back what goes beyond the edge: a space may end before the one that it is like."""
-    for i, (_, low, high) in enumerate(m.space.coordinates):
-        np.clip(points[:, i], low, high, out=points[:, i])
+def _inside(m: PredictiveMechanism, points: Floats) -> Floats:
+    """Points that went beyond the edge brought back: a space may end before one it is like."""
+    low, high = ([getattr(one, end) for one in m.space.coordinates] for end in ("low", "high"))
+    return np.clip(points, low, high)
 
 
 def _checked_points(
@@ -167,6 +168,8 @@ def _checked_points(
     points = own_array(role, answer, shape)
     if not isinstance(points, np.ndarray):
         raise PartError(f"the {role} must return an array of points; nothing was released")
+    if role == "prediction" and isinstance(m.tracker, MOVING):
+        points = _inside(m, points)
     wrong = find_point_outside(m.space, points)
     if wrong is not None:
         raise PartError(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from hereish import (
+    Filter,
     LaplaceTest,
     Line,
     Linear,
@@ -31,6 +32,7 @@ TOLERANCE = 4 * 2.0**-27  # as for noise first without them
 LINE = Line()  # they work on any one number
 PREDICTIONS: dict[str, Prediction] = {
     "linear": Linear(LINE, points=3, turn=1.2, sure=0.1),
+    "filter": Filter(LINE, speed=0.2, agility=1e-4, sure=0.1, turn=1.5),
 }
 
 
