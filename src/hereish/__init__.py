@@ -13,6 +13,7 @@ from hereish.core.budget import (
     budget_manager,
 )
 from hereish.core.decision import Decision, LaplaceTest, Question, TestThenNoise, closeness_test
+from hereish.core.ensemble import Ensemble
 from hereish.core.filter import Filter
 from hereish.core.linear import Linear
 from hereish.core.mechanism import (
@@ -65,6 +66,7 @@ __all__ = [
     "Decision",
     "DoesNotPay",
     "DoesNotPayOffWarning",
+    "Ensemble",
     "Every",
     "Filter",
     "FixedRate",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hereish import (
+    Ensemble,
     Every,
     Filter,
     Line,
@@ -35,6 +36,10 @@ PREDICTIONS: dict[str, Callable[[Space], Prediction]] = {
     "places": PlaceMemory,
     "linear": Linear,
     "filter": Filter,
+    "ensemble": Ensemble,
+    "paper's ensemble": lambda space: Ensemble(
+        space, (PlaceMemory(space), Linear(space)), rule="asked"
+    ),
 }
 PRIVACY = Privacy(20.0, 10.0)  # noise of tens of metres, many times
 WINDOW = Every(timedelta(minutes=7))

@@ -74,14 +74,14 @@ class Filter(Tracker):
         return _CURVED * self.turn * math.sqrt(self.axes.variance * self.axes.freedom)
 
     def __call__(self, run: Run, at_s: Floats, /) -> Floats:
-        learnt, axes = run.learnt.T, self.axes
+        learnt, axes = np.ascontiguousarray(run.learnt.T), self.axes
         speed, vv = learnt[axes.count : 2 * axes.count], learnt[-1]
         surely = squared_length(speed) >= (self.sure * self.sure * axes.freedom) * vv
         lanes = (surely & self._is_known(learnt, at_s)).nonzero()[0]
         if not len(lanes):
             return run.value
         guess = run.value.copy()
-        guess[lanes] = axes.points(self._ahead(run.learnt[lanes].T, at_s[lanes]).place)
+        guess[lanes] = axes.points(self._ahead(learnt[:, lanes], at_s[lanes]).place)
         return guess
 
     def estimate(self, run: Run, at_s: Floats) -> Estimate:

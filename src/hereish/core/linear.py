@@ -62,8 +62,9 @@ class Linear(Tracker):
 
     def __call__(self, run: Run, at_s: Floats, /) -> Floats:
         axes = self.axes
-        place, speed, since_s, _ = self._split(run.learnt.T)
-        elapsed_s = at_s - since_s
+        course = np.ascontiguousarray(run.learnt[:, : 2 * axes.count + 1].T)
+        place, speed = course[: axes.count], course[axes.count : -1]
+        elapsed_s = at_s - course[-1]
         moving = _any_row(speed != 0.0) & (elapsed_s <= self.longest_s)
         lanes = moving.nonzero()[0]
         if not len(lanes):

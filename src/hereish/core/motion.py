@@ -49,12 +49,23 @@ class Axes:
         if type(self.space) is Sphere:
             out, east, up = place
             points[:, 0] = np.arctan2(up, np.sqrt(out * out + east * east)) * _DEGREES
-            points[:, 1] = np.arctan2(east, out) * _DEGREES
-        else:
-            points[...] = place.T
+            points[:, 1] = np.arctan2(east, out) * _DEGREES  # never beyond 180: pi has no more
+            return points
         for i, (_, low, high) in enumerate(self.space.coordinates):
-            np.clip(points[:, i], low, high, out=points[:, i])
+            np.clip(place[i], low, high, out=points[:, i])
         return points
+
+    def roughly_apart(self, points: Floats, others: Floats) -> Floats:
+        """(lanes,) How far apart, for scores: exact on a flat map, and on the globe where near."""
+        if type(self.space) is not Sphere:
+            return np.sqrt(squared_length(points.T - others.T))
+        lat = np.ascontiguousarray(points[:, 0])
+        north = (others[:, 0] - lat) * (_RADIANS * _RADIUS_M)
+        east = others[:, 1] - points[:, 1]
+        east -= 360.0 * np.rint(east * (1.0 / 360.0))
+        east *= np.cos(lat * _RADIANS)
+        east *= _RADIANS * _RADIUS_M
+        return np.sqrt(north * north + east * east)
 
     def along_surface(self, place: Floats, speed: Floats) -> tuple[Floats, Floats]:
         """What went straight on from the globe, brought back to it; elsewhere as it is."""

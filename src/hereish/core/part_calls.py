@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hereish.core.budget import AlwaysNoise, FixedRate, FixedUtility, Plan
+from hereish.core.ensemble import Ensemble
 from hereish.core.filter import Filter
 from hereish.core.linear import Linear
 from hereish.core.pacing import Paced, Steady
@@ -42,13 +43,20 @@ OURS = {
     *(FixedUtility, FixedRate, AlwaysNoise, Paced, Steady),
     *(SkipBySpeed, PriorRemap, NoReset, Every, Day),
 }
-MOVING = (Linear, Filter)  # predictions that go on along a course, whatever lies ahead
+MOVING = (Linear, Filter, Ensemble)  # that go on along a course, whatever lies ahead
 OUR_SPACES = {Sphere, Plane, Line}
+
+
+def is_ours(part: Any) -> bool:
+    """Whether a part is known not to write to what it is given; an ensemble if all members are."""
+    if type(part) is Ensemble:
+        return all(map(is_ours, part.members))
+    return type(part) in OURS
 
 
 def call_part(name: str, part: Any, ask: Any, *public: Any) -> Any:
     """What a part says. One of a user's own gets read-only copies that nobody else holds."""
-    if type(part) in OURS:
+    if is_ours(part):
         return ask(*public)
     try:
         return ask(*map(read_only_copy, public))
@@ -66,7 +74,7 @@ def guess_of(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
         return run.value  # released before, so on the grid, and nobody else's
     answer = call_part("prediction", m.prediction, m.prediction, run, at_s)
     # Ours answer with the last release itself where they repeat it in every lane.
-    if type(m.prediction) in OURS and np.may_share_memory(answer, run.values):
+    if is_ours(m.prediction) and np.may_share_memory(answer, run.values):
         return run.value
     try:
         guess = np.asarray(answer, dtype=np.float64)
@@ -134,7 +142,7 @@ def learn(
 
 def _checked_rows(m: PredictiveMechanism, answer: Any, lanes: int) -> Floats:
     """What a prediction has learnt in so many lanes."""
-    if type(m.tracker) in OURS:
+    if is_ours(m.tracker):
         return np.asarray(answer)
     rows = own_array("prediction", answer, (lanes, m.width))
     if not all_finite(rows):
