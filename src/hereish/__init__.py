@@ -13,6 +13,9 @@ from hereish.core.budget import (
     budget_manager,
 )
 from hereish.core.decision import Decision, LaplaceTest, Question, TestThenNoise, closeness_test
+from hereish.core.ensemble import Ensemble
+from hereish.core.filter import Filter
+from hereish.core.linear import Linear
 from hereish.core.manhattan import Manhattan
 from hereish.core.mechanism import (
     DoesNotPay,
@@ -64,7 +67,9 @@ __all__ = [
     "Decision",
     "DoesNotPay",
     "DoesNotPayOffWarning",
+    "Ensemble",
     "Every",
+    "Filter",
     "FixedRate",
     "FixedUtility",
     "HereishError",
@@ -72,6 +77,7 @@ __all__ = [
     "Kind",
     "LaplaceTest",
     "Line",
+    "Linear",
     "Manhattan",
     "MechanismSettings",
     "NoReset",

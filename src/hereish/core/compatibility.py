@@ -15,6 +15,9 @@ from hereish.core.decision import (
     Question,
     TestThenNoise,
 )
+from hereish.core.ensemble import Ensemble
+from hereish.core.filter import Filter
+from hereish.core.linear import Linear
 from hereish.core.noise_first import NoiseFirst
 from hereish.core.part_calls import OUR_SPACES
 from hereish.core.parts import check_declared, declared
@@ -83,18 +86,27 @@ def check_parts_fit(m: PredictiveMechanism) -> None:
 
 def _check_knows_space(m: PredictiveMechanism) -> None:
     """Refuse parts of hereish that would take the coordinates of this space for others."""
-    if isinstance(m.prediction, PlaceMemory):
-        told, other = m.prediction.space, type(m.space) is not type(m.prediction.space)
-        # A space of a user's own may be told as the one of ours that it is like.
-        if len(told.coordinates) != m.dim or (other and type(m.space) in OUR_SPACES):
-            raise PartError(
-                f"PlaceMemory must be told the space of the mechanism, {m.space!r}, found "
-                f"{told!r}; write PlaceMemory(space)"
-            )
+    _check_told_space(m, m.prediction)
     if isinstance(m.remap, PriorRemap) and not isinstance(m.space, Sphere):
         raise PartError(
             "PriorRemap moves places on a hereish.Sphere by a map of latitude and longitude, found "
             f"{type(m.space).__name__}"
+        )
+
+
+def _check_told_space(m: PredictiveMechanism, prediction: object) -> None:
+    if isinstance(prediction, Ensemble):
+        for one in prediction.members:
+            _check_told_space(m, one)
+    if not isinstance(prediction, (PlaceMemory, Linear, Filter, Ensemble)):
+        return
+    told, name = prediction.space, type(prediction).__name__
+    other = type(m.space) is not type(told)
+    # A space of a user's own may be told as the one of ours that it is like.
+    if len(told.coordinates) != m.dim or (other and type(m.space) in OUR_SPACES):
+        raise PartError(
+            f"{name} must be told the space of the mechanism, {m.space!r}, found {told!r}; write "
+            f"{name}(space)"
         )
 
 

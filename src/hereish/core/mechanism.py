@@ -97,6 +97,7 @@ class PredictiveMechanism:
     uniforms: int = field(init=False, repr=False, compare=False)
     memory: int = field(init=False, repr=False, compare=False)
     tracker: Tracker | None = field(init=False, repr=False, compare=False)
+    learns_from_easy: bool = field(init=False, repr=False, compare=False)
     needs_history: bool = field(init=False, repr=False, compare=False)
     smallest_eps: float = field(init=False, repr=False, compare=False)
 
@@ -127,6 +128,7 @@ class PredictiveMechanism:
             parts.append(declared(self.skip, "skip rule", FunctionSkipRule, _HISTORY))
         if self.remap is not None:
             check_declared(self.remap, "remapping", "name", "max_shift")
+        tracker = declared_tracker(prediction)
         decider = declared_decision(self.decision)
         space = self.space
         check_declared(space, "space", "coordinates", "uniforms", "claim_factor", "unit")
@@ -139,7 +141,8 @@ class PredictiveMechanism:
             "own_decision": own_decision(decider),
             "uniforms": decider.uniforms + space.uniforms,
             "memory": prediction.memory,
-            "tracker": declared_tracker(prediction),
+            "tracker": tracker,
+            "learns_from_easy": tracker is not None and tracker.learns_from_easy,
             "needs_history": any(part.needs_history for part in parts),
             "smallest_eps": float(space.smallest_eps),
         }

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hereish.core.budget import AlwaysNoise, FixedRate, FixedUtility, Plan
+from hereish.core.ensemble import Ensemble
+from hereish.core.filter import Filter
+from hereish.core.linear import Linear
 from hereish.core.manhattan import Manhattan
 from hereish.core.pacing import Paced, Steady
 from hereish.core.places import PlaceMemory
@@ -19,24 +22,42 @@ from hereish.core.remap import PriorRemap
 from hereish.core.run import Run
 from hereish.core.skip import SkipBySpeed
 from hereish.core.spaces import Line, Plane, Sphere, find_point_outside
-from hereish.core.types import Bools, Floats, PerLane, all_finite, read_only_copy, take_numbers
+from hereish.core.types import (
+    Bools,
+    Floats,
+    Ints,
+    PerLane,
+    all_finite,
+    read_only_copy,
+    take_numbers,
+)
 from hereish.core.windows import Day, Every, NoReset
 from hereish.errors import HereishError, PartError
 
 if TYPE_CHECKING:
     from hereish.core.mechanism import PredictiveMechanism
+    from hereish.core.step import Prepared
 
 # They are known not to write to what they are given, so that they need no copies.
 OURS = {
-    *(Parrot, Lifted, PlaceMemory, FixedUtility, FixedRate, AlwaysNoise, Paced, Steady),
+    *(Parrot, Lifted, PlaceMemory, Linear, Filter),
+    *(FixedUtility, FixedRate, AlwaysNoise, Paced, Steady),
     *(SkipBySpeed, PriorRemap, NoReset, Every, Day),
 }
+MOVING = (Linear, Filter, Ensemble)  # that go on along a course, whatever lies ahead
 OUR_SPACES = {Sphere, Plane, Manhattan, Line}
+
+
+def is_ours(part: Any) -> bool:
+    """Whether a part is known not to write to what it is given; an ensemble if all members are."""
+    if type(part) is Ensemble:
+        return all(map(is_ours, part.members))
+    return type(part) in OURS
 
 
 def call_part(name: str, part: Any, ask: Any, *public: Any) -> Any:
     """What a part says. One of a user's own gets read-only copies that nobody else holds."""
-    if type(part) in OURS:
+    if is_ours(part):
         return ask(*public)
     try:
         return ask(*map(read_only_copy, public))
@@ -53,7 +74,8 @@ def guess_of(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
     if type(m.prediction) is Parrot:
         return run.value  # released before, so on the grid, and nobody else's
     answer = call_part("prediction", m.prediction, m.prediction, run, at_s)
-    if type(m.prediction) is PlaceMemory and np.may_share_memory(answer, run.values):
+    # Ours answer with the last release itself where they repeat it in every lane.
+    if is_ours(m.prediction) and np.may_share_memory(answer, run.values):
         return run.value
     try:
         guess = np.asarray(answer, dtype=np.float64)
@@ -66,6 +88,8 @@ def guess_of(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
         )
     # Half a guess is none; a guess off the map would be a bug of the prediction, and is public.
     guess = np.where(np.isnan(guess).any(axis=1, keepdims=True), np.nan, guess)
+    if isinstance(m.prediction, MOVING):
+        guess = _inside(m, guess)
     wrong = find_point_outside(m.space, guess[guess[:, 0] == guess[:, 0]])
     if wrong is not None:
         raise PartError(f"the prediction returned a point that is not in the space: {wrong[1]}")
@@ -74,42 +98,76 @@ def guess_of(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:
     return guess
 
 
-def refine(
+def learn(
     m: PredictiveMechanism,
-    run: Run,
+    prepared: Prepared,
     hard: Bools,
-    at_s: Floats,
     fresh: Floats,
-    eps_noise: PerLane,
     in_place: bool,
 ) -> tuple[Floats, Floats]:
     """What is released in place of fresh noise, and what the prediction has learnt by then.
 
-    Post-processing: noise that may be released, its epsilon, and the run are all that is used.
+    Post-processing: noise that may be released, which lanes are hard, and what was decided before
+    the secret was looked at are all that is used.
     `in_place`: nobody will look at the run again, so what it has learnt is overwritten.
     """
-    lanes = hard.nonzero()[0]
-    eps, learnt = take_numbers(eps_noise, lanes), run.learnt
-    if m.remap is not None:
-        remapped = call_part("remapping", m.remap, m.remap, fresh, eps)
-        fresh = _checked_points(m, "remapping", remapped, fresh.shape)
-    if m.tracker is not None:
-        given = (run, lanes, at_s[lanes], fresh, eps)
-        answer = call_part("prediction", m.tracker, m.tracker.update, *given)
-        if not isinstance(answer, tuple) or len(answer) != 2:
-            raise PartError("update must return points and what was learnt; nothing was released")
-        fresh = _checked_points(m, "prediction", answer[0], fresh.shape)
-        rows = answer[1]
-        if type(m.tracker) not in OURS:
-            rows = own_array("prediction", rows, (len(lanes), learnt.shape[1]))
-            if not all_finite(rows):
-                raise PartError("what a prediction learns must be finite; nothing was released")
-        if in_place:
-            learnt.setflags(write=True)
-        else:
-            learnt = learnt.copy()
-        learnt[lanes] = rows
-    return fresh, learnt
+    run, tracker = prepared.run, m.tracker
+    rows: list[tuple[Ints, Floats]] = []
+    if len(fresh):
+        lanes = hard.nonzero()[0]
+        at_s, eps = prepared.at_s[lanes], take_numbers(prepared.eps_noise, lanes)
+        if m.remap is not None:
+            remapped = call_part("remapping", m.remap, m.remap, fresh, eps)
+            fresh = _checked_points(m, "remapping", remapped, fresh.shape)
+        if tracker is not None:
+            answer = call_part("prediction", tracker, tracker.update, run, lanes, at_s, fresh, eps)
+            if not isinstance(answer, tuple) or len(answer) != 2:
+                raise PartError(
+                    "update must return points and what was learnt; nothing was released"
+                )
+            fresh = _checked_points(m, "prediction", answer[0], fresh.shape)
+            rows.append((lanes, _checked_rows(m, answer[1], len(lanes))))
+    if tracker is not None and m.learns_from_easy:
+        tested = prepared.fits & ~hard
+        if not prepared.all_tested:
+            tested &= np.isfinite(prepared.threshold)
+        lanes = tested.nonzero()[0]
+        if len(lanes):
+            asked = (prepared.eps_test, prepared.eps_noise, prepared.threshold)
+            plan = Plan(*(take_numbers(number, lanes) for number in asked))
+            given = (run, lanes, prepared.at_s[lanes], prepared.guess[lanes], plan)
+            answer = call_part("prediction", tracker, tracker.accepted, *given)
+            rows.append((lanes, _checked_rows(m, answer, len(lanes))))
+    return fresh, _with_rows(run.learnt, rows, in_place)
+
+
+def _checked_rows(m: PredictiveMechanism, answer: Any, lanes: int) -> Floats:
+    """What a prediction has learnt in so many lanes."""
+    if is_ours(m.tracker):
+        return np.asarray(answer)
+    rows = own_array("prediction", answer, (lanes, m.width))
+    if not all_finite(rows):
+        raise PartError("what a prediction learns must be finite; nothing was released")
+    return np.broadcast_to(rows, (lanes, m.width))
+
+
+def _with_rows(learnt: Floats, rows: list[tuple[Ints, Floats]], in_place: bool) -> Floats:
+    """What was learnt, with new rows in some lanes."""
+    if not rows:
+        return learnt
+    if in_place:
+        learnt.setflags(write=True)
+    else:
+        learnt = learnt.copy()
+    for lanes, new in rows:
+        learnt[lanes] = new
+    return learnt
+
+
+def _inside(m: PredictiveMechanism, points: Floats) -> Floats:
+    """Points that went beyond the edge brought back: a space may end before one it is like."""
+    low, high = ([getattr(one, end) for one in m.space.coordinates] for end in ("low", "high"))
+    return np.clip(points, low, high)
 
 
 def _checked_points(
@@ -119,6 +177,8 @@ def _checked_points(
     points = own_array(role, answer, shape)
     if not isinstance(points, np.ndarray):
         raise PartError(f"the {role} must return an array of points; nothing was released")
+    if role == "prediction" and isinstance(m.tracker, MOVING):
+        points = _inside(m, points)
     wrong = find_point_outside(m.space, points)
     if wrong is not None:
         raise PartError(

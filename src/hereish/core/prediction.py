@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from hereish.core.budget import Plan
 from hereish.core.run import Run
 from hereish.core.types import Floats, Ints, PerLane
 from hereish.errors import ParameterError
@@ -110,6 +111,19 @@ class Tracker(ABC):
 
         `lanes` are their numbers in the run, as it was before; the others have a row for each.
         """
+
+    def accepted(self, run: Run, lanes: Ints, at_s: Floats, guess: Floats, plan: Plan, /) -> Floats:
+        """What is learnt where a guess passed a test: it is released, as `plan` asked for it.
+
+        Called only where a class has one of its own. `lanes` as in `update`. A guess that was
+        released without a test says nothing.
+        """
+        return run.learnt[lanes]
+
+    @property
+    def learns_from_easy(self) -> bool:
+        """Whether it has an `accepted` of its own."""
+        return type(self).accepted is not Tracker.accepted
 
     def find_fault(self, learnt: Floats, /) -> str | None:
         """What is wrong with numbers that were not learnt here, such as those of a saved state."""

@@ -20,8 +20,8 @@ from hereish.core.part_calls import (
     checked_plan,
     checked_skips,
     guess_of,
+    learn,
     own_array,
-    refine,
     without_text,
 )
 from hereish.core.run import Run
@@ -174,9 +174,9 @@ def decide(
     if failure is not None:
         raise without_text("decision", failure)
     learnt, own = run.learnt, type(m.space) in OUR_SPACES
-    if (m.tracker is not None or m.remap is not None) and len(fresh):
+    if m.learns_from_easy or ((m.tracker is not None or m.remap is not None) and len(fresh)):
         try:
-            fresh, learnt = refine(m, run, hard, at_s, fresh, eps_noise, in_place)  # [S10]
+            fresh, learnt = learn(m, prepared, hard, fresh, in_place)  # [S10]
         except BaseException as broken:  # noqa: BLE001  # it is raised again, when this is paid
             failure = broken
         own = True
