@@ -36,6 +36,7 @@ from hereish.core.settings import MechanismSettings
 from hereish.core.skip import SkipBySpeed, SkipRule, skip_rule
 from hereish.core.spaces import Coordinate, Line, Plane, Space, Sphere
 from hereish.core.types import Kind
+from hereish.core.vector import Vector
 from hereish.core.windows import Day, Every, NoReset, Window
 from hereish.errors import (
     BudgetExhausted,
@@ -107,6 +108,7 @@ __all__ = [
     "TestThenNoise",
     "Tolerance",
     "Tracker",
+    "Vector",
     "Window",
     "budget_manager",
     "closeness_test",
