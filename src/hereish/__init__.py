@@ -37,7 +37,7 @@ from hereish.core.skip import SkipBySpeed, SkipRule, skip_rule
 from hereish.core.spaces import Coordinate, Line, Plane, Space, Sphere
 from hereish.core.types import Kind
 from hereish.core.vector import Vector
-from hereish.core.windows import Day, Every, NoReset, Window
+from hereish.core.windows import Day, Every, Month, NoReset, Window
 from hereish.errors import (
     BudgetExhausted,
     BudgetExhaustedError,
@@ -73,6 +73,7 @@ __all__ = [
     "LaplaceTest",
     "Line",
     "MechanismSettings",
+    "Month",
     "NoReset",
     "NoiseFirst",
     "Paced",
