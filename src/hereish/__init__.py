@@ -40,7 +40,8 @@ from hereish.core.settings import MechanismSettings
 from hereish.core.skip import SkipBySpeed, SkipRule, skip_rule
 from hereish.core.spaces import Coordinate, Line, Plane, Space, Sphere
 from hereish.core.types import Kind
-from hereish.core.windows import Day, Every, NoReset, Window
+from hereish.core.vector import Vector
+from hereish.core.windows import Day, Every, Month, NoReset, Window
 from hereish.errors import (
     BudgetExhausted,
     BudgetExhaustedError,
@@ -80,6 +81,7 @@ __all__ = [
     "Linear",
     "Manhattan",
     "MechanismSettings",
+    "Month",
     "NoReset",
     "NoiseFirst",
     "Paced",
@@ -115,6 +117,7 @@ __all__ = [
     "TestThenNoise",
     "Tolerance",
     "Tracker",
+    "Vector",
     "Window",
     "budget_manager",
     "closeness_test",

@@ -145,3 +145,31 @@ def test_a_refusal_in_a_new_window_does_not_hand_back_the_budget_of_the_old_one(
         except hereish.BudgetExhaustedError:
             costs.append(0.0)
     assert costs == [0.5, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Helsinki", "America/St_Johns", "Pacific/Apia"])
+def test_a_month_is_that_of_the_clock_on_the_wall(zone: str) -> None:
+    month = hereish.Month(zone)
+    start_s = datetime(2011, 1, 1, tzinfo=UTC).timestamp()
+    at_s: Floats = np.asarray(start_s + 3600.0 * np.arange(24 * 400), dtype=np.float64)
+    index = month.index(at_s)
+    local = [datetime.fromtimestamp(each, tz=ZoneInfo(zone)) for each in at_s.tolist()]
+    assert index.tolist() == [12 * each.year + each.month - 1 for each in local]
+    starts_s, ends_s = month.start_s(at_s), month.end_s(at_s)
+    assert (starts_s <= at_s).all()
+    assert (at_s < ends_s).all()
+    assert np.array_equal(month.index(starts_s), index)
+    assert np.array_equal(month.index(ends_s), index + 1)
+    for i in range(0, len(at_s), 97):
+        assert month.index(at_s[i : i + 1]) == index[i]
+
+
+def test_a_month_says_what_it_covers_and_refuses_what_no_clock_shows() -> None:
+    month = hereish.Month("Europe/Helsinki")
+    assert month.covers() == "the reports of each month (Europe/Helsinki)"
+    assert month.covers(12 * 2026 + 1) == "the reports of 2026-02 (Europe/Helsinki)"
+    assert month.index(np.empty(0)).tolist() == []
+    with pytest.raises(hereish.PointError, match="outside the years 1800 to 2500"):
+        month.index(np.array([1e11]))
+    with pytest.raises(hereish.ParameterError, match="time zone must be an IANA name"):
+        hereish.Month("Nowhere")

@@ -169,13 +169,14 @@ class PredictiveMechanism:
         """What is promised, in a sentence."""
         if not self.private:
             return "NOT PRIVATE: a part of the mechanism is for tests only."
-        return f"For {self.window.covers()}: {self.privacy}."
+        return f"For {self.window.covers()}: {self.privacy.sentence(self.space.unit)}."
 
     def guarantee_for_each(self, what: str) -> str:
         """The same where each of several traces, users or the like has a budget of its own."""
         if not self.private:
             return self.guarantee
-        return f"For each {what}, {self.window.covers()}: {self.privacy}."
+        promised = self.privacy.sentence(self.space.unit)
+        return f"For each {what}, {self.window.covers()}: {promised}."
 
     @cached_property
     def fingerprint(self) -> str:

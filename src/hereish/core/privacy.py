@@ -48,9 +48,14 @@ class Privacy:
         return self.level / self.radius_m
 
     def __str__(self) -> str:
+        return self.sentence()
+
+    def sentence(self, unit: str = "m") -> str:
+        """What is promised, where distances are measured in this unit."""
         return (
             f"whatever is released is at most {math.exp(min(self.level, 700.0)):.4g} times as "
-            f"likely from one trace as from any other that stays within {self.radius_m:g} m of it"
+            f"likely from one trace as from any other that stays within {self.radius_m:g} {unit} "
+            "of it"
         )
 
 

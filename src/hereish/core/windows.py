@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -136,6 +136,54 @@ class Day:
         except (OverflowError, ValueError):  # beyond the years that can be told
             day = f"day {index}"
         return f"the reports of {day} ({self.time_zone})"
+
+
+@dataclass(frozen=True)
+class Month:
+    """A fresh budget each calendar month of a time zone (an IANA name, such as Europe/Helsinki)."""
+
+    time_zone: str
+
+    def __post_init__(self) -> None:
+        _zone(self.time_zone)
+
+    def index(self, at_s: Floats) -> Ints:
+        starts_s, first = self._starts(at_s)
+        return starts_s.searchsorted(at_s, side="right") - 1 + first
+
+    def end_s(self, at_s: Floats) -> Floats:
+        starts_s, _ = self._starts(at_s)
+        return starts_s[starts_s.searchsorted(at_s, side="right")]
+
+    def start_s(self, at_s: Floats) -> Floats:
+        """When the month of each time began."""
+        starts_s, _ = self._starts(at_s)
+        return starts_s[starts_s.searchsorted(at_s, side="right") - 1]
+
+    def _starts(self, at_s: Floats) -> tuple[Floats, int]:
+        """When months begin that cover these times, and the number of the first of them."""
+        if not len(at_s):
+            return np.empty(0), 0
+        low_s, high_s = float(at_s.min()), float(at_s.max())
+        check_years(low_s, high_s)
+        # The local year is that of UTC or the one beside it.
+        low, high = (datetime.fromtimestamp(each, tz=UTC).year for each in (low_s, high_s))
+        return _month_starts(self.time_zone, low - 1, high + 2), 12 * (low - 1)
+
+    def covers(self, index: int | None = None) -> str:
+        if index is None:
+            return f"the reports of each month ({self.time_zone})"
+        return f"the reports of {index // 12:04d}-{index % 12 + 1:02d} ({self.time_zone})"
+
+
+@lru_cache(maxsize=64)
+def _month_starts(zone: str, first_year: int, last_year: int) -> Floats:
+    starts = [
+        _midnight_s(zone, date(year, month, 1).toordinal() - _EPOCH_DAY)
+        for year in range(first_year, last_year + 1)
+        for month in range(1, 13)
+    ]
+    return np.array(starts)
 
 
 def check_years(low_s: float, high_s: float) -> None:
