@@ -27,7 +27,7 @@ _MOST = 1e300
 _LEAST_SHARE = 1e-9  # of what is not known of a speed at first: rounding leaves no less
 
 
-class Estimate(NamedTuple):
+class PlaceEstimate(NamedTuple):
     """Where somebody is believed to be."""
 
     points: Floats  # (lanes, coordinates)
@@ -84,12 +84,12 @@ class Filter(Tracker):
         guess[lanes] = axes.points(self._ahead(learnt[:, lanes], at_s[lanes]).place)
         return guess
 
-    def estimate(self, run: Run, at_s: Floats) -> Estimate:
+    def estimate(self, run: Run, at_s: Floats) -> PlaceEstimate:
         """Where each lane is believed to be at a time, moving or not; NaN where nobody knows."""
         known = self._is_known(run.learnt.T, at_s)
         ahead = self._ahead(run.learnt.T, np.where(known, at_s, 0.0))
         points = np.where(known[:, None], self.axes.points(ahead.place), np.nan)
-        return Estimate(points, np.where(known, np.sqrt(np.maximum(ahead.pp, 0.0)), np.nan))
+        return PlaceEstimate(points, np.where(known, np.sqrt(np.maximum(ahead.pp, 0.0)), np.nan))
 
     def update(
         self, run: Run, lanes: Ints, at_s: Floats, fresh: Floats, eps_noise: PerLane, /
