@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hereish import Line, PartError, Plane, Sphere, sanitize, whole_day
+from hereish import Line, Manhattan, PartError, Plane, Sphere, sanitize, whole_day
 from hereish.core.types import Floats, PerLane
 from tests.core.contract.test_hostile_trackers import OwnRemap, report
 from tests.support.whole_days import PRIVACY, SPACES, live, people, presets, uniforms
@@ -60,6 +60,6 @@ def test_released_points_lie_on_the_grid_whatever_moved_them(place: str) -> None
     hard = out.value[out.hard]
     assert len(hard) > 20
     np.testing.assert_array_equal(m.space.snap(hard), hard)
-    assert type(m.space) in (Line, Plane, Sphere)
+    assert type(m.space) in (Line, Manhattan, Plane, Sphere)
     value, _, _ = live(m.session(seed=1), data.points[:80], data.at_s[:80])
     np.testing.assert_array_equal(m.space.snap(value), value)
