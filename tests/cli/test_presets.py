@@ -191,7 +191,7 @@ def test_what_the_options_accept_can_be_built_and_nothing_else(preset: Preset | 
     ):
         options = MechanismOptions(
             *("ln 10", "100m", accuracy, reports, preset, quiet, mechanism),  # type: ignore[arg-type]  # strings of the product
-            *("off" if skip is None else "3km/h", None, "day"),
+            *("off" if skip is None else "3km/h", None, None, "day"),
         )
         settings = MechanismSettings(
             *(math.log(10), 100.0, accuracy and 3000.0, reports, mechanism),  # type: ignore[arg-type]  # likewise

@@ -38,6 +38,8 @@ EVERY = {
     "whole-day": DAILY,
     "walker": WALKER,
     "paper-rate": PLANNED,
+    "linear": replace(PLAIN, prediction="linear"),
+    "whole-day, ensemble": replace(DAILY, prediction="ensemble"),
 }
 
 

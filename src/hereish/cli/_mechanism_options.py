@@ -15,7 +15,13 @@ from hereish.cli._messages import warn
 from hereish.cli._options import Decorator, combine, option
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.privacy import Privacy
-from hereish.core.settings import PRESETS, MechanismSettings, Preset
+from hereish.core.settings import (
+    PREDICTIONS,
+    PRESETS,
+    MechanismSettings,
+    PredictionName,
+    Preset,
+)
 from hereish.core.windows import Every
 from hereish.errors import ParameterError
 from hereish.evaluation import settings_file
@@ -33,6 +39,7 @@ _IN_SETTINGS_FILE = (
     "preset",
     "mechanism",
     "skip_speed",
+    "prediction",
 )
 # What each preset takes of the options that not all of them take.
 _TAKES: dict[Preset, tuple[str, ...]] = {
@@ -58,6 +65,7 @@ class MechanismOptions:
     quiet_hours: str | None
     mechanism: Literal["predictive", "independent"]
     skip_speed: str
+    prediction: PredictionName | None
     settings: str | None
     window: str
 
@@ -79,6 +87,7 @@ class MechanismOptions:
                 skip_kmh=None if self.skip_speed == "off" else _units.speed_kmh(self.skip_speed),
                 preset=self.preset,
                 quiet=None if quiet is None else _units.clock_hours(quiet),
+                prediction=self.prediction,
             )
         self._check_window(settings)
         return settings
@@ -105,6 +114,11 @@ class MechanismOptions:
         given = self._given()
         if self.reports is not None and self.reports < 1:
             raise ParameterError(f"--reports must be a whole number from 1, found {self.reports}")
+        if self.prediction is not None and self.mechanism == "independent":
+            raise ParameterError(
+                "--mechanism independent predicts nothing: leave out --prediction, or choose "
+                "--mechanism predictive"
+            )
         if self.preset is not None:
             self._check_preset(self.preset, given)
             return
@@ -249,6 +263,14 @@ MECHANISM_OPTIONS = combine(
         show_default=True,
         metavar="SPEED|off",
         help="Skip the test while somebody this fast, such as 30km/h, could not have gone far.",
+    ),
+    option(
+        _SPENDING,
+        "--prediction",
+        type=click.Choice(get_args(PredictionName)),
+        metavar="NAME",
+        help="; ".join(f"{name}: {what}" for name, what in PREDICTIONS.items())
+        + ". Of the paper's presets parrot if not given, and of the others places.",
     ),
     option(
         _SPENDING,

@@ -10,7 +10,7 @@ from typing import Literal
 from hereish.cli import _units
 from hereish.cli._formatting import format_distance, format_table
 from hereish.core.privacy import Privacy
-from hereish.core.settings import ACCURACY_M, MechanismSettings, Preset
+from hereish.core.settings import ACCURACY_M, MechanismSettings, PredictionName, Preset
 from hereish.core.types import Bools
 from hereish.core.windows import Day, Window
 from hereish.errors import ParameterError
@@ -45,6 +45,7 @@ class PresetTuning:
     every: tuple[str, ...]
     sampling: Literal["authors", "gaps"]
     memory: bool
+    prediction: PredictionName | None = None
 
     def __post_init__(self) -> None:
         paced = self.preset in PACED
@@ -68,7 +69,12 @@ class PresetTuning:
 
     def settings(self) -> MechanismSettings:
         """What is tuned."""
-        one = MechanismSettings(self.privacy.level, self.privacy.radius_m, preset=self.preset)
+        one = MechanismSettings(
+            self.privacy.level,
+            self.privacy.radius_m,
+            preset=self.preset,
+            prediction=self.prediction,
+        )
         if self.of_days:
             every_s = self._every_s()
             return replace(one, every_s=every_s[0]) if len(every_s) == 1 else one

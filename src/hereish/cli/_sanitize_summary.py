@@ -77,7 +77,7 @@ def _describe_remedy(mechanism: PredictiveMechanism, every: str | None) -> str:
 def _describe_kinds(tally: Summary, mechanism: PredictiveMechanism) -> list[tuple[str, int, str]]:
     """How many reports of each kind, and what that kind is."""
     noise, passed = "fresh noise", "a guess that passed the test"
-    if mechanism.tracker is not None:
+    if mechanism.tracker is not None and mechanism.tracker.reach:
         noise += ", or its mean with places reported before"
     if isinstance(mechanism.decider, NoiseFirst):
         passed = "a guess that was near the noise drawn: it costs a test, and no noise"

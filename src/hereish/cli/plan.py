@@ -12,6 +12,9 @@ from hereish.cli import _forecast_text
 from hereish.cli._formatting import format_count, format_distance, format_duration, format_rows
 from hereish.cli._gateway_options import PolicyOptions, policy_options
 from hereish.cli._options import Command, json_flag
+from hereish.core.ensemble import Ensemble
+from hereish.core.filter import Filter
+from hereish.core.linear import Linear
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.noise_first import NoiseFirst
 from hereish.forecast import Distinguishability, ExpectedError, Forecast, Outlook, outlook
@@ -39,6 +42,10 @@ _TERMS_OF_PREDICTION = {
     "test": "checks in private, with noise, whether the guess is close enough",
     "threshold": "how close that is; if the test fails, fresh noise is drawn",
     "break-even": "how often guesses must pass for prediction to cost less than independent noise",
+}
+
+_TERMS_OF_MOVEMENT = {
+    "guess": "where somebody is expected, going on as the reports so far; it costs no noise",
 }
 
 
@@ -94,6 +101,8 @@ def describe(numbers: Outlook, expected: Forecast, mechanism: PredictiveMechanis
     changes = "These numbers are for the first reports; a plan may change as the day goes on."
     if n.reports_if_all_are_hard is None:
         changes = "What a report may cost follows from the time of day and from what is left."
+    if isinstance(mechanism.prediction, (Linear, Filter, Ensemble)):
+        terms |= _TERMS_OF_MOVEMENT
     observer = "\n".join(f"  {_describe_observer(tells)}" for tells in n.tells)
     return (
         f"For {n.covers}: {mechanism.privacy}.\n\n{format_rows(budget + rows)}\n\nThe terms:\n"

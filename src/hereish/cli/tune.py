@@ -30,7 +30,7 @@ from hereish.cli._options import (
 from hereish.cli._preset_tuning import PresetTuning
 from hereish.cli._progress import Progress
 from hereish.core.mechanism import check_accuracy_or_reports
-from hereish.core.settings import PRESETS, Preset
+from hereish.core.settings import PREDICTIONS, PRESETS, PredictionName, Preset
 from hereish.errors import ParameterError
 from hereish.evaluation import dataset, settings_file, tuning
 
@@ -56,6 +56,7 @@ class TuningOptions:
     level: str
     radius: str
     preset: Preset | None
+    prediction: PredictionName | None
     accuracy: str | None
     reports: int | None
     p: tuple[float, ...]
@@ -88,6 +89,7 @@ class TuningOptions:
             self.every,
             self.sampling,
             self.memory,
+            self.prediction,
         )
 
     def goal(self) -> tuning.Goal:
@@ -122,6 +124,12 @@ class SearchOptions:
         "--preset",
         type=click.Choice(list(PRESETS)),
         help="The preset whose numbers are tuned. The paper's fixed utility if not given.",
+    ),
+    option(
+        _WHAT,
+        "--prediction",
+        type=click.Choice(list(PREDICTIONS)),
+        help="What guesses follow from, as in hereish sanitize. That of the preset if not given.",
     ),
     option(
         _WHAT,
@@ -248,6 +256,7 @@ def command(
             p=options.ps[0],
             gaps=options.sampling == "gaps",
             skip=options.skip,
+            prediction=options.prediction,
             trials=search.trials,
             train_share=search.train_share,
             seed=seed,

@@ -7,6 +7,9 @@ from datetime import time, timedelta
 from typing import Any, Literal, get_args
 
 from hereish.core import presets
+from hereish.core.ensemble import Ensemble
+from hereish.core.filter import Filter
+from hereish.core.linear import Linear
 from hereish.core.mechanism import (
     OnExhausted,
     PredictiveMechanism,
@@ -15,10 +18,13 @@ from hereish.core.mechanism import (
     fixed_utility,
     independent,
 )
+from hereish.core.places import PlaceMemory
+from hereish.core.prediction import Parrot, Prediction
 from hereish.core.presets import PresetNumbers
 from hereish.core.privacy import Privacy, positive
 from hereish.core.skip import SkipBySpeed
-from hereish.core.windows import Window
+from hereish.core.spaces import Sphere
+from hereish.core.windows import Day, Window, as_window
 from hereish.errors import ParameterError
 
 Preset = Literal["whole-day", "frequent", "walker", "taxi", "paper-rate", "paper-utility"]
@@ -38,6 +44,15 @@ NUMBERS: dict[Preset, PresetNumbers] = {
     "walker": presets.WALKER,
     "taxi": presets.TAXI,
 }
+# What guesses follow from. Stored policies have the names alone: defaults are part of them.
+PredictionName = Literal["parrot", "places", "linear", "filter", "ensemble"]
+PREDICTIONS: dict[PredictionName, str] = {
+    "parrot": "the last release again",
+    "places": "the same, with a memory of places released before",
+    "linear": "straight on, for trains, boats and motorways with frequent reports",
+    "filter": "the same by a Kalman filter, which also evens out the noise",
+    "ensemble": "whichever of these has done best",
+}
 ACCURACY_M = 3000.0  # the paper's, where a preset has one and none is given
 _PAPERS = ("eta", "gamma", "prediction_rate", "skip_kmh")
 # Settings that a preset has no use for. How often reports come may be said to all of them.
@@ -49,6 +64,7 @@ _WITHOUT: dict[Preset, tuple[str, ...]] = {
     "paper-rate": ("numbers", "quiet", "accuracy_m"),
     "paper-utility": ("numbers", "quiet", "reports"),
 }
+_SPHERE = Sphere()
 _EVERY_S: dict[Preset, float] = {"whole-day": 1800.0, "frequent": 300.0}
 _SHORTEST_EVERY_S, _LONGEST_EVERY_S = 1e-3, 1e10  # a millisecond to a few centuries
 _DAY_S = 86400.0
@@ -82,6 +98,7 @@ class MechanismSettings:
     quiet: str | None = None  # hours without tests, such as 23:00-06:30, of the window's time zone
     # Numbers of the preset that differ from its own, as hereish tune finds them.
     numbers: dict[str, float] | None = field(default=None, hash=False)
+    prediction: PredictionName | None = None  # None: places with a preset of ours, else parrot
 
     @property
     def privacy(self) -> Privacy:
@@ -109,6 +126,12 @@ class MechanismSettings:
         """The mechanism that this describes; says what is wrong if it describes none."""
         preset = self.chosen_preset
         given: dict[str, Any] = {"window": window, "on_exhausted": on_exhausted}
+        if self.prediction is not None and self.prediction not in PREDICTIONS:
+            raise ParameterError(
+                f"prediction must be one of {', '.join(PREDICTIONS)}, found {self.prediction!r}"
+            )
+        if self.prediction is not None and self.mechanism == "independent":
+            raise ParameterError("independent noise predicts nothing: leave out the prediction")
         if preset is not None:
             self._check_preset(preset)
         elif self.quiet is not None or self.numbers is not None:
@@ -139,6 +162,9 @@ class MechanismSettings:
 
     def _build_tuned(self, preset: Preset, given: dict[str, Any]) -> PredictiveMechanism:
         numbers = with_numbers(NUMBERS[preset], self.numbers or {})
+        if self.prediction is not None:
+            memory = numbers.memory(_SPHERE, _time_zone(given["window"]))
+            given["prediction"] = self._predicts(self.prediction, memory, memory)
         if preset in ("walker", "taxi"):
             accuracy_m = ACCURACY_M if self.accuracy_m is None else self.accuracy_m
             return presets.steady(self.privacy, accuracy_m, numbers=numbers, **given)
@@ -175,11 +201,33 @@ class MechanismSettings:
         for name in ("eta", "gamma", "prediction_rate"):
             if getattr(self, name) is not None:
                 given[name] = getattr(self, name)
+        if self.prediction is not None:
+            memory = PlaceMemory(time_zone=_time_zone(given["window"]))
+            given["prediction"] = self._predicts(self.prediction, memory, Parrot())
         if self.skip_kmh is not None:
             given["skip"] = SkipBySpeed(self.skip_kmh, self.skip_limit_m, self.skip_since)
         if self.accuracy_m is not None:
             return fixed_utility(self.privacy, self.accuracy_m, **given)
         return fixed_rate(self.privacy, self.reports or 0, **given)
+
+    @staticmethod
+    def _predicts(name: PredictionName, memory: PlaceMemory, usual: Prediction) -> Prediction:
+        """The prediction of this name, with the memory of the preset; `usual` without a name."""
+        if name == "ensemble":
+            return Ensemble(members=(usual, Linear(), Filter()))
+        named: dict[PredictionName, Prediction] = {
+            "parrot": Parrot(),
+            "places": memory,
+            "linear": Linear(),
+            "filter": Filter(),
+        }
+        return named[name]
+
+
+def _time_zone(window: Window | str | timedelta | None) -> str:
+    """That of the days, as the presets take it."""
+    chosen = as_window(window)
+    return chosen.time_zone if isinstance(chosen, Day) else "UTC"
 
 
 def with_numbers(numbers: PresetNumbers, changed: dict[str, float]) -> PresetNumbers:

@@ -14,6 +14,7 @@ from hereish.core.presets import PresetNumbers
 from hereish.core.settings import (
     LARGEST_NUMBER,
     LARGEST_NUMBERS,
+    PREDICTIONS,
     PRESETS,
     MechanismSettings,
 )
@@ -42,6 +43,7 @@ _OF_PRESET: Keys = {
     **_PAPERS,
 }
 _RESTART = "restart_after_passed_test"  # in [skip]: a passed test starts the clock of the skip anew
+_PREDICTION = "prediction"  # in [mechanism] or [preset]: its name, if it is not the usual one
 _REMARKS = ("about", "measured")
 
 
@@ -60,7 +62,7 @@ def read(path: str | Path) -> MechanismSettings:
         )
     if "preset" in tables:
         return _read_preset(path, tables)
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = _read_prediction(path, tables, "mechanism")
     for name, keys in _TABLES.items():
         if name != "skip" or name in tables:
             values |= _read_numbers(path, name, tables.get(name), keys)
@@ -74,6 +76,7 @@ def read(path: str | Path) -> MechanismSettings:
 
 def _read_preset(path: str | Path, tables: dict[str, Any]) -> MechanismSettings:
     values: dict[str, Any] = dict(_read_numbers(path, "promise", tables.get("promise"), _PROMISE))
+    values |= _read_prediction(path, tables, "preset")
     table = tables["preset"]
     if not isinstance(table, dict) or table.get("name") not in PRESETS:
         raise ParameterError(f"{path}: [preset] name must be one of {', '.join(PRESETS)}")
@@ -98,6 +101,19 @@ def _read_preset(path: str | Path, tables: dict[str, Any]) -> MechanismSettings:
     except ParameterError as wrong:
         raise ParameterError(f"{path}: {wrong}") from None
     return settings
+
+
+def _read_prediction(path: str | Path, tables: dict[str, Any], name: str) -> dict[str, Any]:
+    """The name of a prediction, taken out of the table that has one."""
+    table = tables.get(name)
+    if not isinstance(table, dict) or _PREDICTION not in table:
+        return {}
+    found = table.pop(_PREDICTION)
+    if found not in PREDICTIONS:
+        raise ParameterError(
+            f"{path}: [{name}] {_PREDICTION} must be one of {', '.join(PREDICTIONS)}"
+        )
+    return {_PREDICTION: found}
 
 
 def _read_numbers(
@@ -154,6 +170,8 @@ def _tables_of(settings: MechanismSettings) -> dict[str, dict[str, Any]]:
             raise ParameterError(
                 f"a settings file needs {missing[0]}, which the settings leave out"
             )
+        if name == "mechanism" and settings.prediction is not None:
+            values[_PREDICTION] = settings.prediction
         tables[name] = values
     return tables
 
@@ -165,6 +183,8 @@ def _tables_of_preset(settings: MechanismSettings) -> dict[str, dict[str, Any]]:
     for key, (field, _, _) in _OF_PRESET.items():
         if getattr(settings, field) is not None:
             values[key] = getattr(settings, field)
+    if settings.prediction is not None:
+        values[_PREDICTION] = settings.prediction
     promise = {key: getattr(settings, field) for key, (field, _, _) in _PROMISE.items()}
     tables = {"promise": promise, "preset": values}
     return tables | ({"numbers": settings.numbers} if settings.numbers is not None else {})

@@ -18,7 +18,7 @@ import numpy as np
 
 from hereish.core.mechanism import DoesNotPayOffWarning, PredictiveMechanism
 from hereish.core.privacy import Privacy
-from hereish.core.settings import MechanismSettings
+from hereish.core.settings import MechanismSettings, PredictionName
 from hereish.core.spaces import Sphere
 from hereish.core.types import Bools, Ints
 from hereish.errors import ParameterError
@@ -113,6 +113,7 @@ def tune(
     p: float = 0.2,
     gaps: bool = True,
     skip: SkipChoice = "any",
+    prediction: PredictionName | None = None,
     trials: int = 200,
     train_share: float = 0.5,
     samples: int | None = None,
@@ -142,7 +143,7 @@ def tune(
     training, held_out = ([queries for queries in part if len(queries)] for part in parts)
     if not (training and held_out):
         raise ParameterError(f"no query trace is long enough at p = {p:g}; try a smaller p")
-    tried, best = _search(training, goal, skip, trials, seed, jobs, progress)
+    tried, best = _search(training, goal, skip, prediction, trials, seed, jobs, progress)
     # What to expect of guesses; it only decides whether hereish warns that they do not pay off.
     expected = min(round(best.metrics.prediction_rate, 2), 0.99)
     chosen = replace(best.settings, prediction_rate=expected)
@@ -209,6 +210,7 @@ def _search(
     training: Sequence[Queries],
     goal: Goal,
     skip: SkipChoice,
+    prediction: PredictionName | None,
     trials: int,
     seed: int,
     jobs: int,
@@ -223,7 +225,10 @@ def _search(
         warnings.simplefilter("ignore", DoesNotPayOffWarning)
         while len(done) < trials:
             proposals = [search.ask() for _ in range(min(_AT_ONCE, trials - len(done)))]
-            candidates = [_candidate(goal.privacy, skip, proposal) for proposal in proposals]
+            candidates = [
+                replace(_candidate(goal.privacy, skip, proposal), prediction=prediction)
+                for proposal in proposals
+            ]
             results = pool.map(lambda c: _fit_noise(training, goal, c, seed), candidates)
             for proposal, trial in zip(proposals, results, strict=True):
                 search.tell(proposal, trial.score)

@@ -93,6 +93,8 @@ class Policy(MechanismSettings):
         far = self.accuracy_in_force_m
         if far is not None:
             aims.append(f"{far / 1000:.3g} km" if far >= 1000 else f"{far:.0f} m")
+        if self.prediction is not None:
+            aims.append(f"guesses by {self.prediction}")
         if preset is None:
             return ", ".join([self.mechanism, *aims])
         phrases = [f"{preset} ({PRESETS[preset]})", *aims]
