@@ -1,4 +1,4 @@
-"""What all tests share: the pages are tests too, which tests are quick or slow, a summary.
+"""What all tests share: the pages are tests too, which are quick, slow or begun first, a summary.
 
 The examples of README and docs are tests: each page is run from top to bottom. At the end of a run
 the counts of the tests under faults are printed, since a number says more than a dot.
@@ -6,13 +6,21 @@ the counts of the tests under faults are printed, since a number says more than 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 
 ROOT = Path(__file__).parent
+# For the workers and all that they start. Cores are taken already, so further threads for matrices
+# only get in the way. And the C library would give the memory of large arrays back to the system,
+# to ask for it again at once, which takes up to half of the time of statistical tests.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+for setting in ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"):
+    os.environ.setdefault(setting, str(2**30))
 # All as patterns of paths. `make check` runs the quick ones: some of every folder, in seconds.
 QUICK = (
     "README.md",
@@ -40,14 +48,19 @@ QUICK = (
 # run is not measured.
 SLOW = (
     "docs/*.md",
+    "tests/test_demo.py",
     "tests/test_forecast*.py",
     "tests/test_lbs_promise.py",
+    "tests/cli/test_evaluate_[cl]*.py",
+    "tests/cli/test_forecast_text.py",
     "tests/core/contract/test_bound.py",
+    "tests/core/contract/test_constant_*.py",
+    "tests/core/contract/test_paced_budgets.py",
     "tests/core/contract/test_same_bits*.py",
     "tests/core/exact/test_*.py",
     "tests/core/statistical/test_*.py",
-    "tests/docs/test_pages.py",
-    "tests/evaluation/test_claims.py",
+    "tests/docs/test_[ps]*.py",
+    "tests/evaluation/test_*claims.py",
     "tests/evaluation/test_days_geolife.py",
     "tests/evaluation/test_preset_tuning.py",
     "tests/gateway/forwarding/test_[b-z]*.py",
@@ -74,6 +87,30 @@ SLOW = (
     "tests/traces/formats/test_gpx_*.py",
     "tests/traces/test_real_*.py",
     "tests/viewer/test_show_browser.py",
+)
+# Those that take longest, in this order: a worker that came to one of them last would keep all
+# others waiting.
+LONGEST = (
+    "tests/docs/test_pages.py",
+    "tests/spark/test_stream_replays.py",
+    "tests/spark/test_replays.py",
+    "tests/spark/test_leaks.py",
+    "tests/evaluation/test_day_claims.py",
+    "tests/cli/test_evaluate_leaderboard.py",
+    "tests/gateway/ledger/test_faults_kill.py",
+    "tests/spark/test_files.py",
+    "tests/spark/test_stream.py",
+    "tests/spark/test_batch.py",
+    "tests/traces/test_real_files.py",
+    "tests/cli/test_forecast_text.py",
+    "tests/evaluation/test_*tuning.py",
+    "tests/core/statistical/test_black_box_*.py",
+    "tests/gateway/ledger/test_faults_*.py",
+    "tests/cli/test_*.py",
+    "tests/docs/test_site.py",
+    "tests/spark/test_*.py",
+    "tests/evaluation/test_*.py",
+    "tests/gateway/*/test_*.py",
 )
 
 pytest_collect_file = Sybil(
@@ -102,6 +139,24 @@ def pytest_ignore_collect(collection_path: Path, config: Any) -> bool | None:
         or (config.getoption("--without-slow") and slow)
     )
     return True if left_out else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first; the others stay as they are."""
+
+    def rank(item: pytest.Item) -> int:
+        path = item.path.relative_to(ROOT)
+        return next((i for i, one in enumerate(LONGEST) if path.match(one)), len(LONGEST))
+
+    items.sort(key=rank)
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """One more than there are cores if everything is run: some tests wait for clocks and disks."""
+    whole = config.getoption("--slow") or config.getoption("--without-slow")
+    if not whole or "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    return 1 + (os.cpu_count() or 1)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

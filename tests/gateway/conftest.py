@@ -17,8 +17,9 @@ from tests.support.postgres import Postgres, postgres
 from tests.support.stage import paths_in
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster() -> Iterator[Postgres]:
+    """Shared by all tests of a worker, each with a database of its own."""
     with postgres() as running:
         yield running
 

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 _SETTINGS = (
+    # Only a machine that loses its power would tell: what processes wrote outlives them without it.
+    "fsync = off",
     "listen_addresses = '127.0.0.1'",
     "max_connections = 200",
     "shared_buffers = 64MB",
