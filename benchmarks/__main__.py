@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 
 from benchmarks.case_study import case_study
+from benchmarks.domains import domains
 from benchmarks.files import files, startup
 from benchmarks.gateway import gateway
 from benchmarks.mechanism import (
@@ -33,7 +34,7 @@ PARTS = {
     for part in (
         *(throughput, keyed_draws, memory, live, growth, scaling, import_time),
         *(whole_day_batch, whole_day_live, whole_day_growth),
-        *(startup, files, engines, case_study, gateway),
+        *(startup, files, engines, case_study, domains, gateway),
     )
 }
 
