@@ -12,6 +12,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks.case_study import case_study
+from benchmarks.domains import domains
 from benchmarks.files import files, startup
 from benchmarks.gateway import gateway
 from benchmarks.mechanism import (
@@ -45,7 +46,7 @@ PARTS = {
         *(road_steps, road_prediction),
         *(startup, files),
         *(engines, engine_memory, engine_scaling, streams, stream_kills),
-        *(case_study, gateway),
+        *(case_study, domains, gateway),
     )
 }
 

@@ -14,6 +14,7 @@ SOURCE = ROOT / "src"
 ORDER = (
     *("hereish.errors", "hereish._former_names", "hereish.core", "hereish"),
     *("hereish.synthetic", "hereish.testing", "hereish.lbs", "hereish.client"),
+    "hereish.domains",
     *("hereish._prior_files", "hereish.priors", "hereish.roads"),
     *("hereish._made_up_days", "hereish.forecast", "hereish.traces", "hereish.spark"),
     *("hereish.gateway", "hereish.gateway.ledger", "hereish.gateway.observability"),

@@ -140,6 +140,17 @@ class Vector:
 
         return float(gammaincinv(self.count, probability("delta", delta)))
 
+    @property
+    def mean_noise(self) -> float:
+        """How far off each number is on average, for eps = 1."""
+        n = self.count
+        if self.norm == "l1" or n == 1:
+            return self.sensitivity
+        if self.norm == "l2":
+            part = math.exp(math.lgamma(n / 2) - math.lgamma((n + 1) / 2)) / math.sqrt(math.pi)
+            return self.sensitivity * n * part
+        return self.sensitivity * (n + 1) / 2
+
     def _offsets(self, u: Sequence[Floats]) -> list[Floats]:
         """Noise of the norm's law for a scale of 1, number by number."""
         n = self.count

@@ -11,6 +11,7 @@ import pytest
 from hereish import (
     BudgetExhaustedError,
     Every,
+    KeyedDraws,
     LaplaceTest,
     NoiseFirst,
     Parrot,
@@ -123,6 +124,16 @@ def test_pieces_are_the_whole_and_a_restored_session_goes_on(name: str) -> None:
     later = live(restored, x[half:STEPS], at_s[half:STEPS])
     values = np.array([value for value, _, _ in later])
     assert values.tobytes() == whole.value[half:STEPS].tobytes()
+
+
+def test_keyed_draws_repeat_a_release_and_no_other() -> None:
+    m = MECHANISMS["l2, NoiseFirst"]
+    x, at_s, _ = rooms(m)
+    draws, users = KeyedDraws(bytes(32)), ["a", "b", "c"]
+    once, again = (sanitize(m, x, at_s, OFFSETS, draws=draws, users=users) for _ in range(2))
+    assert once.value.tobytes() == again.value.tobytes()
+    others = sanitize(m, x, at_s, OFFSETS, draws=draws, users=["d", "e", "f"])
+    assert (once.value[once.hard & others.hard] != others.value[once.hard & others.hard]).any()
 
 
 def test_secrets_beyond_the_bounds_are_released_as_the_bounds_and_not_refused() -> None:
