@@ -53,7 +53,7 @@ SLOW = (
     "tests/test_demo.py",
     "tests/test_forecast*.py",
     "tests/test_lbs_promise.py",
-    "tests/cli/test_evaluate_[cl]*.py",
+    "tests/cli/test_evaluate_c*.py",
     "tests/cli/test_forecast_text.py",
     "tests/core/contract/test_bound.py",
     "tests/core/contract/test_constant_*.py",

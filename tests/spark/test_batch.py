@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import hereish
-from hereish.errors import ParameterError
+from hereish.errors import ParameterError, PointError
 from hereish.gateway.admin.accounts import NewUsers
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.policy import Policy
@@ -310,6 +310,29 @@ def test_the_page_runs_as_it_is_written(
     given["ledger"].close()
     rows = [rows_of(spark.read.parquet(str(tmp_path / f"out {i}")).toArrow()) for i in (0, 2)]
     assert rows == [rows_of(given["again"].toArrow())] * 2, "the same, with whole budgets granted"
+
+
+def test_an_output_appears_when_it_is_paid_for_and_is_removed_otherwise(
+    spark: Any, tmp_path: Path
+) -> None:
+    from hereish.spark.staging import StagedOutput
+
+    out, rows = tmp_path / "out", spark.range(3)
+    with StagedOutput(spark, str(out)) as staged:
+        grants = pa.table({"user": ["ada"], "window": [1], "eps": [0.5]})
+        assert staged.keep_grants([grants, grants]).count() == 2
+        rows.write.parquet(staged.rows)
+    assert list(tmp_path.iterdir()) == [], "it was not published"
+    with StagedOutput(spark, f"{out}/") as staged:
+        rows.write.parquet(staged.rows)
+        assert not out.exists()
+        staged.publish()
+        with pytest.raises(PointError, match="paid for"):
+            staged.publish()
+    assert spark.read.parquet(str(out)).count() == 3
+    assert list(tmp_path.iterdir()) == [out]
+    with pytest.raises(PointError, match="there already"):
+        StagedOutput(spark, str(out))
 
 
 def test_a_frame_that_is_no_stream_is_told_so(shuffled: Any, key_file: Path) -> None:
