@@ -18,7 +18,6 @@ Examples:
   hereish ledger status
   hereish ledger prune --older-than 90d
   hereish ledger jobs
-  hereish ledger cancel 2026-05-05 --yes
   hereish ledger accept --yes
   hereish ledger mark --yes
 """

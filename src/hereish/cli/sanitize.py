@@ -49,7 +49,7 @@ Examples:
   hereish sanitize traces/ -o public/ --every 15min --quiet-hours 23:00-06:30
   hereish sanitize city.csv -o public.csv --reports 30
   hereish sanitize taxis.parquet -o public.parquet --accuracy 3km --window trace --drop-bad
-  hereish sanitize day.parquet -o public.parquet --ledger ledger.db --job 2026-05-05
+  hereish sanitize city.csv -o shared.csv --ledger ledger.db --job 2026-05-05 --add-users
   cat fixes.csv | hereish sanitize - -o - --user phone --accuracy 3km > public.csv
 
 \b
