@@ -24,7 +24,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!hereish\b).*"),
     (r"py:class", r"hereish\..*\.(Item|Frame|_\w+)"),  # type variables, and what is private
-    (r"py:class", r"hereish\.gateway\.ledger\.ledger\.Ledger"),  # the gateway has pages, no reference
+    (r"py:class", r"hereish\.gateway\..*\.Ledger"),  # the gateway has pages, and no reference
 ]
 
 myst_heading_anchors = 3
