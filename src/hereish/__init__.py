@@ -25,6 +25,8 @@ from hereish.core.mechanism import (
     fixed_utility,
     independent,
 )
+from hereish.core.mobility import Mobility
+from hereish.core.mobility_model import MobilityModel
 from hereish.core.noise_first import NoiseFirst
 from hereish.core.pacing import Paced, Quiet, Steady, Tolerance
 from hereish.core.places import PlaceMemory
@@ -34,14 +36,15 @@ from hereish.core.prior import Prior
 from hereish.core.privacy import Privacy
 from hereish.core.randomness import KeyedDraws, SecureDraws, SeededDraws
 from hereish.core.remap import PriorRemap, Remap
+from hereish.core.rolling import Days, Hours, Rolling
 from hereish.core.run import Run
-from hereish.core.session import Report, Session
+from hereish.core.session import Report, Session, WindowBudget
 from hereish.core.settings import MechanismSettings
 from hereish.core.skip import SkipBySpeed, SkipRule, skip_rule
 from hereish.core.spaces import Coordinate, Line, Plane, Space, Sphere
 from hereish.core.types import Kind
 from hereish.core.vector import Vector
-from hereish.core.windows import Day, Every, Month, NoReset, Window
+from hereish.core.windows import Day, Every, Forever, Limit, Month, Nested, NoReset, Window
 from hereish.errors import (
     BudgetExhausted,
     BudgetExhaustedError,
@@ -65,6 +68,7 @@ __all__ = [
     "Constants",
     "Coordinate",
     "Day",
+    "Days",
     "Decision",
     "DoesNotPay",
     "DoesNotPayOffWarning",
@@ -73,15 +77,21 @@ __all__ = [
     "Filter",
     "FixedRate",
     "FixedUtility",
+    "Forever",
     "HereishError",
+    "Hours",
     "KeyedDraws",
     "Kind",
     "LaplaceTest",
+    "Limit",
     "Line",
     "Linear",
     "Manhattan",
     "MechanismSettings",
+    "Mobility",
+    "MobilityModel",
     "Month",
+    "Nested",
     "NoReset",
     "NoiseFirst",
     "Paced",
@@ -103,6 +113,7 @@ __all__ = [
     "Quiet",
     "Remap",
     "Report",
+    "Rolling",
     "Run",
     "Sanitized",
     "SecureDraws",
@@ -119,6 +130,7 @@ __all__ = [
     "Tracker",
     "Vector",
     "Window",
+    "WindowBudget",
     "budget_manager",
     "closeness_test",
     "fixed_rate",

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from itertools import pairwise
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -18,11 +19,12 @@ from hereish._made_up_days import MadeUpReports, ReportSchedule, spends_by_the_c
 from hereish.core.decision import Decision, Question
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.pacing import Paced, Steady
-from hereish.core.run import Run
+from hereish.core.renyi import refuse_delta
+from hereish.core.rolling import Rolling
 from hereish.core.spaces import Space, Sphere
 from hereish.core.step import Prepared, prepare
 from hereish.core.types import Bools, Floats, PerLane, take_numbers, take_rows
-from hereish.core.windows import Day
+from hereish.core.windows import Day, Every, Month, NoReset, Window
 from hereish.errors import ParameterError
 
 APART_M = (50.0, 100.0, 1000.0)
@@ -75,6 +77,7 @@ class Outlook:
 def outlook(mechanism: PredictiveMechanism, apart_m: Sequence[float] = APART_M) -> Outlook:
     """What to expect of a mechanism, from its first plan; a plan may change with the run."""
     m = mechanism
+    refuse_delta(m.privacy, "an outlook is")
     total, dim = m.bound.total, m.dim
     first, then = _first_plans(m)
     eps_noise, eps_test = _first_number(then.eps_noise), _first_number(then.eps_test)
@@ -104,10 +107,64 @@ def outlook(mechanism: PredictiveMechanism, apart_m: Sequence[float] = APART_M) 
     )
 
 
+class RevealedInPeriod(NamedTuple):
+    """What all budgets of a period allow together."""
+
+    period: str
+    level: float  # within the mechanism's radius
+
+
+# With the most days that they have, and the months.
+_PERIODS = {"a day": (1, 1), "a month": (31, 1), "a year": (366, 12)}
+
+
+def adds_up(mechanism: PredictiveMechanism) -> tuple[RevealedInPeriod, ...]:
+    """What the reports of a day, a month and a year may reveal together: the tightest of what the
+    windows allow, each as often as it comes in that period at most. Of settings alone.
+
+    A day is one of 24 hours: the longer one of a year, when clocks are set back, may hold one more
+    of windows that roll.
+    """
+    m = mechanism
+    refuse_delta(m.privacy, "sums are")
+    windows = [(m.window, m.privacy.level), *((one.window, one.level or 0.0) for one in m.limits)]
+    return tuple(
+        RevealedInPeriod(
+            period, min(level * _count_windows(window, m, *length) for window, level in windows)
+        )
+        for period, length in _PERIODS.items()
+    )
+
+
+def _count_windows(window: Window, m: PredictiveMechanism, days: int, months: int) -> float:
+    """How many windows there are in so many days, which are so many months, at most."""
+    # Of another time zone, the first has begun before; clocks may have been set back by an hour.
+    other = isinstance(window, (Day, Month)) and window.time_zone != _time_zone(m)
+    length = timedelta(days=days, hours=days > 1)
+    if isinstance(window, NoReset):
+        return 1
+    if isinstance(window, Day):
+        return days + other
+    if isinstance(window, Month):
+        return months + other
+    if isinstance(window, Rolling):
+        return -(-length // window.duration)
+    if isinstance(window, Every):  # the first may have begun before
+        return -(-length // window.duration) + 1
+    return math.inf  # of a user's own
+
+
+def _time_zone(m: PredictiveMechanism) -> str:
+    """Whose days and months these are: those of the first calendar."""
+    windows = [m.window, *(one.window for one in m.limits)]
+    zones = [one.time_zone for one in windows if isinstance(one, (Day, Month))]
+    return zones[0] if zones else "UTC"
+
+
 def _first_plans(m: PredictiveMechanism) -> tuple[Prepared, Prepared]:
     """What the first report ever may cost, and another one at that time, which has a guess."""
     at_s = np.array([_first_moment_s(m)])
-    empty = Run.empty(1, m.dim, m.memory, width=m.width)
+    empty = m.empty_run(1)
     guess = m.space.snap(np.zeros((1, m.dim)))
     seen = empty._replace(values=np.broadcast_to(guess[:, None], empty.values.shape))
     if isinstance(m.budget, (Paced, Steady)):  # what it asks depends on when it asked last
@@ -213,6 +270,7 @@ def forecast(
 
     The day before is reported too, so that there is a release to guess from.
     """
+    refuse_delta(mechanism.privacy, "a forecast is")
     m, every_report = _schedule(mechanism, interval_s, time_zone, day, first_report_s)
     schedule = every_report
     if spends_by_the_clock(m) and schedule.interval_s < _OFTEN_S:

@@ -126,6 +126,49 @@ def test_places_are_means_weighted_by_exactness(dim: int) -> None:
     np.testing.assert_array_equal(released[0], [10.0] * dim)
 
 
+def test_a_place_that_is_known_exactly_enough_is_released_as_it_is_and_learns_no_more() -> None:
+    noisy = [((0.0, 0.0), 0.01), ((60.0, 0.0), 0.01), ((0.0, 90.0), 0.01), ((-40.0, 10.0), 0.02)]
+    settled = PlaceMemory(Plane(), finest_m=80.0)
+    released, table = learn(settled, noisy)
+    _, after_two = learn(settled, noisy[:2])
+    # Two noises of a scale of 100 m are as good as one of 71 m.
+    np.testing.assert_array_equal(table[0, :3], after_two[0, :3])
+    np.testing.assert_array_equal(released[2:], [table[0, :2]] * 2)
+    ever_finer, finer = learn(PlaceMemory(Plane()), noisy)
+    assert finer[0, 2] > 3.0 * table[0, 2]
+    assert len(np.unique(ever_finer, axis=0)) == len(noisy)
+
+
+def test_noise_beyond_reach_of_a_known_place_is_of_another() -> None:
+    memory = PlaceMemory(Plane(), finest_m=100.0)
+    far = (memory.reach + 1.0) / 0.01
+    released, table = learn(memory, [((0.0, 0.0), 0.01), ((30.0, 0.0), 0.01), ((far, 0.0), 0.01)])
+    np.testing.assert_array_equal(released[1], [0.0, 0.0])
+    assert released[2, 0] > 0.9 * far
+    assert np.count_nonzero(table[:, 2]) == 2
+
+
+def test_noise_goes_to_the_known_place_of_the_hour() -> None:
+    """Two places with the noise between them: by day it belongs to one, by night to the other."""
+    memory = PlaceMemory(Plane(), finest_m=100.0)
+    table = np.zeros((1, memory.places, 3 + PARTS))
+    table[0, 0, :4], table[0, 1, :3], table[0, 1, 5] = (0, 0, 1.0, 50), (400, 0, 1.0), 50
+    midnight_s = datetime(2024, 5, 6, tzinfo=UTC).timestamp()
+    run = Run.empty(1, 2, width=memory.width)._replace(learnt=table.reshape(1, -1))
+    for hour, place in ((2, (0.0, 0.0)), (20, (400.0, 0.0))):
+        at_s = np.array([midnight_s + 3600.0 * hour])
+        before = at_s - 1800.0
+        known = run._replace(
+            values=np.array([[place]]), times_s=before[:, None], hard_at_s=before - 1.0
+        )
+        for x in (150.0, 200.0, 250.0):
+            released, learnt = memory.update(
+                known, np.arange(1), at_s, np.array([[x, 0.0]]), np.array([0.01])
+            )
+            np.testing.assert_array_equal(released[0], place)
+            np.testing.assert_array_equal(learnt.reshape(-1, 3 + PARTS)[:, :3], table[0, :, :3])
+
+
 def test_what_is_far_is_another_place_and_the_least_used_gives_way() -> None:
     memory = PlaceMemory(Plane(), places=2)
     far = 100.0 * memory.reach / 0.01
@@ -159,7 +202,8 @@ def test_noise_is_never_moved_further_than_the_reach(
     lat: float, lon: float, eps: float, seed: int, place: str
 ) -> None:
     space, rng, lanes = SPACES[place], np.random.default_rng(seed), 200
-    memory = PlaceMemory(space, places=3, reach=float(rng.choice([0.5, 6.2, 20.0])))
+    reach, finest_m = float(rng.choice([0.5, 6.2, 20.0])), float(rng.choice([0.0, 3.0 / eps]))
+    memory = PlaceMemory(space, places=3, reach=reach, finest_m=finest_m)
     dim = len(space.coordinates)
 
     def around(count: int) -> Floats:
@@ -338,3 +382,12 @@ def test_an_exhausted_budget_repeats_the_last_release_and_no_other_place() -> No
         guess = m.prediction(session.run, np.array([(at + timedelta(hours=200)).timestamp()]))
         changed += tuple(guess[0].tolist()) != last.value
     assert changed, "the control: the guess would have been another place"
+
+
+@pytest.mark.parametrize("prediction", [PlaceMemory(), hereish.Mobility()])
+def test_a_run_of_no_lanes_has_no_fault(prediction: hereish.Tracker) -> None:
+    m = whole_day(PRIVACY, prediction=prediction)
+    assert prediction.find_fault(m.run(0).learnt) is None
+    out = sanitize(m, np.empty((0, 2)), np.empty(0), [0], run=m.run(0))
+    assert out.run is not None
+    assert len(out.run.spent) == len(out.value) == 0

@@ -181,7 +181,7 @@ def all_runs(
     """Enumerate the runs of the real step over all traces of secrets."""
     assert isinstance(m.space, Places)
     places = np.asarray(np.arange(m.space.count) * m.space.spacing, dtype=np.float64)
-    run, chance, rarest = Run.empty(1, 1, m.memory, width=m.width), np.ones((1, 1)), 1.0
+    run, chance, rarest = m.empty_run(1), np.ones((1, 1)), 1.0
     releases = np.empty((1, 0, len(Release._fields)))
     for now in at_s:
         a_step = Step(m, run, now, places, peek)

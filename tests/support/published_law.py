@@ -7,7 +7,6 @@ cannot be its own witness.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -15,55 +14,28 @@ from pyproj import Geod
 from scipy.special import gammaincinv
 
 import hereish
+from hereish.audit.geometry import Flat, Globe
+from hereish.audit.mechanisms import EASY, HARD, NOTHING, UNTESTED, PlannedRuns, run_batch
+from hereish.audit.pair_audit import Learner, Mechanism, Pair, Score
 from hereish.core.randomness import Draws
 from hereish.core.types import Floats
-from tests.support.black_box import Learner, Mechanism, Pair, Released, Score
-from tests.support.compass import CLAIM, RADIUS_M
+from tests.support.compass import CLAIM
 
-NOTHING, UNTESTED, EASY, HARD = range(4)
 _CLAMP = 2.0**-24  # known-limits.md: how far the chance to pass stays from 0 and 1
 _GEOD = Geod(ellps="WGS84")
 
 
-@dataclass(frozen=True)
-class Planned(Released):
-    """What hereish releases, with the public numbers that its law is stated in."""
-
-    eps_test: Floats
-    eps_noise: Floats
-    threshold: Floats
-
-
-def in_batch(m: hereish.PredictiveMechanism, at_s: Floats, draws: Draws) -> Mechanism[Planned]:
+def in_batch(m: hereish.PredictiveMechanism, at_s: Floats, draws: Draws) -> Mechanism[PlannedRuns]:
     """`hereish.sanitize`: one lane per run. Calls go on drawing where the last one ended."""
-
-    def mechanism(traces: Floats) -> Planned:
-        runs, steps, dim = traces.shape
-        offsets = np.arange(0, runs * steps + 1, steps)
-        times = np.tile(at_s, runs)
-        out = hereish.sanitize(m, traces.reshape(-1, dim), times, offsets, draws=draws)
-        kind = np.where(np.isfinite(out.threshold), EASY, UNTESTED)
-        kind = np.where(out.released, np.where(out.hard, HARD, kind), NOTHING)
-        table = (out.cost, out.eps_test, out.eps_noise, out.threshold)
-        cost, eps_test, eps_noise, threshold = (column.reshape(runs, steps) for column in table)
-        return Planned(
-            out.value.reshape(traces.shape),
-            kind.reshape(runs, steps),
-            cost,
-            eps_test,
-            eps_noise,
-            threshold,
-        )
-
-    return mechanism
+    return lambda traces: run_batch(m, traces, at_s, draws)
 
 
-def live(m: hereish.PredictiveMechanism, at_s: Floats, draws: Draws) -> Mechanism[Planned]:
+def live(m: hereish.PredictiveMechanism, at_s: Floats, draws: Draws) -> Mechanism[PlannedRuns]:
     """`hereish.Session`: one session per run, which is slow."""
     times = [datetime.fromtimestamp(float(at), UTC) for at in at_s]
     kinds = {"untested": UNTESTED, "easy": EASY, "hard": HARD}
 
-    def mechanism(traces: Floats) -> Planned:
+    def mechanism(traces: Floats) -> PlannedRuns:
         value = np.full(traces.shape, np.nan)
         kind = np.full(traces.shape[:2], NOTHING)
         cost, eps_test, eps_noise = np.zeros((3, *traces.shape[:2]))
@@ -79,47 +51,9 @@ def live(m: hereish.PredictiveMechanism, at_s: Floats, draws: Draws) -> Mechanis
                 value[cell], kind[cell], cost[cell] = report.value, kinds[report.kind], report.cost
                 eps_test[cell], eps_noise[cell] = report.eps_test, report.eps_noise
                 threshold[cell] = report.threshold
-        return Planned(value, kind, cost, eps_test, eps_noise, threshold)
+        return PlannedRuns(value, kind, cost, eps_test, eps_noise, threshold)
 
     return mechanism
-
-
-class Globe:
-    """Great-circle metres, by unit vectors; a map by distance and direction."""
-
-    def positions(self, points: Floats) -> Floats:
-        lat, lon = np.radians(points).T
-        flat = np.cos(lat)
-        return np.column_stack([flat * np.cos(lon), flat * np.sin(lon), np.sin(lat)])
-
-    def distance(self, place: Floats, positions: Floats) -> Floats:
-        chord = np.sqrt(((positions - place) ** 2).sum(axis=1))
-        return np.asarray(2.0 * RADIUS_M * np.arcsin(np.minimum(0.5 * chord, 1.0)))
-
-    def flat(self, place: Floats, positions: Floats) -> Floats:
-        # At a pole, where there is no north, any two directions will do.
-        axis = np.array([0.0, 0.0, 1.0]) if abs(place[2]) < 1.0 - 1e-15 else np.eye(3)[0]
-        east = np.cross(axis, place)
-        east /= np.sqrt(east @ east)
-        moved = positions @ np.column_stack([east, np.cross(place, east)])
-        length = np.hypot(*moved.T)
-        stretch = self.distance(place, positions) / np.where(length > 0.0, length, 1.0)
-        return np.asarray(moved * stretch[:, None])
-
-
-class Flat:
-    """A plane, or a line, which is a plane without a north."""
-
-    def positions(self, points: Floats) -> Floats:
-        if points.shape[1] == 2:
-            return points
-        return np.column_stack([points, np.zeros(len(points))])
-
-    def distance(self, place: Floats, positions: Floats) -> Floats:
-        return np.asarray(np.hypot(*(positions - place).T))
-
-    def flat(self, place: Floats, positions: Floats) -> Floats:
-        return np.asarray(positions - place)
 
 
 def on_globe(x: Floats, other: Floats) -> Pair:
@@ -150,13 +84,13 @@ def always(place: tuple[float, ...]) -> Guesses:
     return lambda value: np.broadcast_to(np.array(place), value.shape)
 
 
-def law(guesses: Guesses = last_release) -> Learner[Planned]:
+def law(guesses: Guesses = last_release) -> Learner[PlannedRuns]:
     """The likelihood ratio of a run by the law that hereish publishes: nothing to learn."""
 
-    def learner(pair: Pair, _of_x: Planned, _of_other: Planned, /) -> Score[Planned]:
+    def learner(pair: Pair, _of_x: PlannedRuns, _of_other: PlannedRuns, /) -> Score[PlannedRuns]:
         factor = CLAIM if isinstance(pair.geometry, Globe) else 1.0
 
-        def score(released: Planned) -> Floats:
+        def score(released: PlannedRuns) -> Floats:
             guess, total = guesses(released.value), np.zeros(len(released.cost))
             for step in range(len(pair.x)):
                 total += _log_ratio(pair, step, released, guess[:, step], factor)
@@ -167,7 +101,9 @@ def law(guesses: Guesses = last_release) -> Learner[Planned]:
     return learner
 
 
-def _log_ratio(pair: Pair, step: int, released: Planned, guess: Floats, factor: float) -> Floats:
+def _log_ratio(
+    pair: Pair, step: int, released: PlannedRuns, guess: Floats, factor: float
+) -> Floats:
     """What one step says for the first trace against the other."""
     hard, threshold = released.kind[:, step] == HARD, released.threshold[:, step]
     tested = np.isfinite(threshold)
@@ -187,14 +123,14 @@ def _log_ratio(pair: Pair, step: int, released: Planned, guess: Floats, factor: 
     return total
 
 
-def noise_first_law(guesses: Guesses = last_release) -> Learner[Planned]:
+def noise_first_law(guesses: Guesses = last_release) -> Learner[PlannedRuns]:
     """The same for `hereish.NoiseFirst`."""
 
-    def learner(pair: Pair, _of_x: Planned, _of_other: Planned, /) -> Score[Planned]:
+    def learner(pair: Pair, _of_x: PlannedRuns, _of_other: PlannedRuns, /) -> Score[PlannedRuns]:
         factor = CLAIM if isinstance(pair.geometry, Globe) else 1.0
         on_line = pair.x.shape[1] == 1
 
-        def score(released: Planned) -> Floats:
+        def score(released: PlannedRuns) -> Floats:
             guess, total = guesses(released.value), np.zeros(len(released.cost))
             for step in range(len(pair.x)):
                 total += _noise_first_log_ratio(
@@ -208,7 +144,7 @@ def noise_first_law(guesses: Guesses = last_release) -> Learner[Planned]:
 
 
 def _noise_first_log_ratio(
-    pair: Pair, step: int, released: Planned, guess: Floats, factor: float, on_line: bool
+    pair: Pair, step: int, released: PlannedRuns, guess: Floats, factor: float, on_line: bool
 ) -> Floats:
     """Hard: the ratio of the noise, whatever the coin. Easy: that of the mean acceptances.
 

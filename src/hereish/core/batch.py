@@ -4,30 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import pairwise
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hereish.core.chunks import Chunk, Reports, Scratch
+from hereish.core.batch_draws import BatchDraws, checked_draws
+from hereish.core.chunks import Chunk, Reports, Scratch, lanes_left
 from hereish.core.decision import TestThenNoise
 from hereish.core.mechanism import PredictiveMechanism
-from hereish.core.randomness import SECURE, Draws, KeyedDraws, SecureDraws, SeededDraws, Words
+from hereish.core.randomness import Draws, KeyedDraws
 from hereish.core.run import Run
 from hereish.core.session import NOT_PRIVATE
-from hereish.core.step import Prepared, decide, prepare
-from hereish.core.stretches import STEPS, Foresight, Uniforms, can_be_foreseen, step_ahead
+from hereish.core.step import decide, prepare
+from hereish.core.stretches import (
+    STEPS,
+    Foresight,
+    can_be_foreseen,
+    is_lane_by_lane,
+    step_ahead,
+)
 from hereish.core.types import Bools, Floats, Ints, Kind
 from hereish.core.validation import checked_run, checked_traces
 from hereish.core.windows import NoReset
-from hereish.errors import ParameterError, PartError
+from hereish.core.workers import LEAST_LANES, Workers, checked_workers, shares
+from hereish.errors import HereishError
 
 # Lanes of a block, and points of a chunk: enough to hide Python, few enough for the cache. No
-# power of two: rows of a rectangle that far apart would fall on the same cache lines.
+# power of two: rows of a rectangle that far apart would fall on the same cache lines. The numbers
+# of a seed go to the lanes of one block after the other, so its results depend on this.
 LANES = 12_000
 POINTS = 30 * LANES
+# Of other draws, blocks have so many times as many lanes for each worker, which is quicker.
+_WIDER = 2
+_TRIAL_STEPS = 64  # after so many, lanes whose budget has ended are left
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,7 @@ def sanitize(
     uniforms: Floats | None = None,
     users: Sequence[str] | None = None,
     run: Run | None = None,
+    workers: int = 1,
 ) -> Sanitized:
     """Sanitise traces laid end to end: trace i is `points[offsets[i]:offsets[i + 1]]`.
 
@@ -91,14 +103,20 @@ def sanitize(
     Traces that come in pieces go on from a `run` with a lane for each: `mechanism.run(k)` to begin
     with, and then the `run` of the last result.
 
+    `workers` are threads that share the traces; what is released is the same for any number of
+    them. Parts and draws of your own are called by one.
+
     Guarantee: as the mechanism's, for each trace.
     """
     m = mechanism
     x, times, ends = checked_traces(m, points, at_s, offsets)
     starts, lengths = ends[:-1], np.diff(ends)
-    source = _source(m, seed, draws, uniforms, users, len(x), len(lengths))
-    if run is not None:
-        run = checked_run(m, run, times, starts, lengths)
+    source = checked_draws(m, seed, draws, uniforms, users, len(x), len(lengths))
+    began = source.drawn
+    started = None if run is None else checked_run(m, run, times, starts, lengths)
+    workers = checked_workers(workers)
+    if not (source.is_ours and is_lane_by_lane(m)):
+        workers = 1  # parts and draws of a user's own might count their calls
     out = Sanitized(
         value=np.empty(x.shape),
         released=np.empty(len(x), dtype=np.bool_),
@@ -107,7 +125,7 @@ def sanitize(
         eps_noise=np.empty(len(x)),
         threshold=np.empty(len(x)),
         spent=np.zeros(len(lengths)),
-        run=run,
+        run=started,
         guarantee=m.guarantee_for_each("trace") if source.private else NOT_PRIVATE,
         private=source.private and m.private,
         priced_by=m.own_decision or TestThenNoise,
@@ -118,110 +136,197 @@ def sanitize(
     if np.any(lengths[1:] > lengths[:-1]):
         order = np.argsort(-lengths, kind="stable")
     order = order[: np.count_nonzero(lengths)]
-    scratch = Scratch()
-    for first in range(0, len(order), LANES):
-        traces = order[first : first + LANES]
-        _block(m, x, times, source, out, scratch, traces, starts[traces], lengths[traces])
+    lanes = LANES if source.seeded else _WIDER * LANES * workers
+    failure: HereishError | None = None
+    try:
+        with Workers(workers) as threads:
+            blocks = _Blocks(m, x, times, source, out, threads)
+            for first in range(0, len(order), lanes):
+                traces = order[first : first + lanes]
+                blocks.finish(_Lanes(traces, starts[traces], lengths[traces]))
+    except HereishError as error:
+        failure = error
+    if failure is not None:
+        if workers > 1:
+            # It speaks of some lanes of a step. What one worker says speaks of all, and is raised
+            # if it fails too; a call that has failed once returns nothing, whatever this one does.
+            again = source.from_number(began)
+            sanitize(m, points, at_s, offsets, draws=again, uniforms=uniforms, users=users, run=run)
+        raise failure
     if out.run is not None:
         out.run.frozen()
     return replace(out, value=out.value[:, 0]) if np.ndim(points) == 1 else out
 
 
-def _block(
-    m: PredictiveMechanism,
-    x: Floats,
-    times: Floats,
-    source: _Source,
-    out: Sanitized,
-    scratch: Scratch,
-    traces: Ints,
-    starts: Ints,
-    lengths: Ints,
-) -> None:
-    """Run some traces, sorted from the longest to the shortest, to their ends."""
-    columns = {name: getattr(out, name) for name in _WRITTEN}
-    if out.charged is not None:
-        columns["cost"] = out.charged
-    run = _owned(m.run(len(traces)) if out.run is None else out.run.take(traces))
-    # With one budget for ever, a lane that stopped never releases again and can be left.
-    final = m.on_exhausted == "stop" and type(m.window) is NoReset
-    dense = lengths[0] > 60 and times[starts[0] + 60] - times[starts[0]] <= 3600.0
-    foresight = Foresight(source.is_ours and can_be_foreseen(m), dense)
-    done, leave_at = 0, 0
-    while len(traces):
-        most_steps = int(min(lengths[0] - done, max(1, POINTS // len(traces))))
-        steps = min(most_steps, foresight.steps(lengths - done))
-        if final and source.seeded:
-            # Its numbers are drawn for lanes that have ended, too, until they are left.
-            leave_at = leave_at if done < leave_at else done + min(most_steps, STEPS)
-            steps = min(steps, leave_at - done)
-        else:
-            leave_at = done + steps
-        chunk = Chunk(scratch, starts, lengths, done, steps)
-        counts = np.minimum(lengths - done, steps)
-        reports = Reports(chunk.read("secrets", x), chunk.read("times", times), counts)
-        given = None if source.given is None else chunk.read("uniforms", source.given)
-        if given is None and foresight.is_possible(len(traces)):
-            given = source.of_chunk(m, scratch, reports)
-        targets = {name: chunk.blank(name, column) for name, column in columns.items()}
-        if foresight.pays(len(traces)):
+class _Lanes(NamedTuple):
+    """Traces of a block, from the longest to the shortest."""
+
+    traces: Ints
+    starts: Ints
+    lengths: Ints
+
+    def take(self, lanes: Any) -> _Lanes:
+        return _Lanes(self.traces[lanes], self.starts[lanes], self.lengths[lanes])
+
+
+class _Next(NamedTuple):
+    """The next steps of a block: a chunk of it, or of some of its lanes."""
+
+    done: int
+    steps: int
+    foreseeable: bool
+    ahead: bool  # several reports of a lane are stepped together
+    drawn: Floats | None  # the uniforms, if they are drawn for all lanes at once
+
+
+class _Stepped(NamedTuple):
+    """What came of a chunk of some lanes."""
+
+    run: Run  # of the lanes that have reports left
+    hard: int
+    ended: int  # of the lanes that had a report in its last step
+
+
+class _Blocks:
+    """A batch that is stepped block by block, each chunk of a block by one worker or several."""
+
+    def __init__(
+        self,
+        m: PredictiveMechanism,
+        x: Floats,
+        times: Floats,
+        source: BatchDraws,
+        out: Sanitized,
+        workers: Workers,
+    ) -> None:
+        self._m, self._x, self._times, self._source, self._out = m, x, times, source, out
+        self._workers = workers
+        self._columns = {name: getattr(out, name) for name in _WRITTEN}
+        if out.charged is not None:
+            self._columns["cost"] = out.charged
+        # With one budget for ever, a lane that stopped never releases again and can be left.
+        self._final = m.on_exhausted == "stop" and type(m.window) is NoReset and m.limiter is None
+        self._drawn, self._scratch = Scratch(), [Scratch() for _ in range(workers.count)]
+
+    def finish(self, lanes: _Lanes) -> None:
+        """Step some traces to their ends."""
+        m, source, out = self._m, self._source, self._out
+        starts, lengths = lanes.starts, lanes.lengths
+        run = _owned(m.run(len(starts)) if out.run is None else out.run.take(lanes.traces))
+        dense = lengths[0] > 60 and self._times[starts[0] + 60] - self._times[starts[0]] <= 3600.0
+        foresight = Foresight(source.is_ours and can_be_foreseen(m), dense)
+        done, leave_at = 0, 0
+        while len(lanes.traces):
+            count, lengths = len(lanes.traces), lanes.lengths
+            most_steps = int(min(lengths[0] - done, max(1, self._points // count)))
+            steps = min(most_steps, foresight.steps(lengths - done))
+            if self._final and source.seeded:
+                # Its numbers are drawn for lanes that have ended, too, until they are left.
+                leave_at = leave_at if done < leave_at else done + min(most_steps, STEPS)
+                steps = min(steps, leave_at - done)
+            else:
+                if self._final:
+                    steps = min(steps, _TRIAL_STEPS)
+                leave_at = done + steps
+            counts = np.minimum(lengths - done, steps)
+            ahead, possible = foresight.pays(count), foresight.is_possible(count)
+            parts = shares(counts, min(self._workers.count, count // LEAST_LANES))
+            drawn = None
+            if source.seeded and len(parts) > 1:
+                drawn = source.of_chunk(m, self._drawn, lanes_left(counts, steps))
+            step = partial(self._step, lanes, run, _Next(done, steps, possible, ahead, drawn))
+            stepped = self._workers.each(step, parts)
+            run = _joined([one.run for one in stepped])
+            foresight.learn(int(counts.sum()), sum(one.hard for one in stepped), count)
+            done += steps
+            had_one, ended = np.count_nonzero(counts == steps), sum(one.ended for one in stepped)
+            lanes = lanes.take(slice(len(run.spent)))
+            if self._final and done == leave_at and 2 * ended > had_one:
+                lanes, run = self._leave(lanes, run, done)
+
+    @property
+    def _points(self) -> int:
+        return POINTS if self._source.seeded else POINTS * self._workers.count
+
+    def _leave(self, lanes: _Lanes, run: Run, done: int) -> tuple[_Lanes, Run]:
+        """Only the lanes that may still release something; the others have ended."""
+        over, others = np.flatnonzero(run.ended), np.flatnonzero(~run.ended)
+        ended = lanes.take(over)
+        _write_refusals(self._columns, ended.starts + done, ended.lengths - done)
+        _store_runs(self._out, ended.traces, run.take(over))
+        return lanes.take(others), run.take(others).frozen()
+
+    def _step(self, block: _Lanes, run: Run, ahead: _Next, number: int, part: slice) -> _Stepped:
+        """Step the next reports of some lanes of a block."""
+        m, source, out, final = self._m, self._source, self._out, self._final
+        scratch, lanes = self._scratch[number], block.take(part)
+        if len(lanes.traces) < len(block.traces):
+            run = _owned(run.take(part))
+        traces, starts, lengths = lanes
+        steps = min(ahead.steps, int(lengths[0]) - ahead.done)
+        chunk = Chunk(scratch, starts, lengths, ahead.done, steps)
+        counts = np.minimum(lengths - ahead.done, steps)
+        reports = Reports(chunk.read("secrets", self._x), chunk.read("times", self._times), counts)
+        given = None if ahead.drawn is None else ahead.drawn[:steps, :, part]
+        if source.given is not None:
+            given = chunk.read("uniforms", source.given)
+        elif given is None and ahead.foreseeable:
+            given = source.of_chunk(m, scratch, reports.lanes_left)
+        targets = {name: chunk.blank(name, column) for name, column in self._columns.items()}
+        if ahead.ahead:
             for name, target in targets.items() if final else ():
                 target[...] = _WRITTEN.get(name, 0.0)
             u = source.picked(m, traces, given)
             run, most, hard = step_ahead(m, run, reports, u, targets, final)
         else:
-            run, most, hard = _step_each(
-                m, run, reports, given, source, out, scratch, traces, targets
-            )
-        foresight.learn(int(counts.sum()), hard, len(traces))
+            run, most, hard = self._step_each(run, reports, given, scratch, traces, targets)
         # The run still points into the scratch space that the next chunk will use.
         own = {name: getattr(run, name).copy() for name in ("times_s", "tested_at_s")}
         run = run._replace(**own).frozen()
-        for name, column in columns.items():
+        for name, column in self._columns.items():
             chunk.write(column, targets[name])
         out.spent[traces] = np.maximum(out.spent[traces], most)
-        done += steps
-        going_on = lengths[: len(run.spent)] > done
-        n = int(reports.lanes_left[-1])
-        if final and done == leave_at and 2 * np.count_nonzero(run.ended[:n]) > n:
-            over = np.flatnonzero(going_on & run.ended)
-            _write_refusals(columns, starts[over] + done, lengths[over] - done)
-            going_on[over] = False
-        if np.count_nonzero(going_on) < len(traces):
-            gone, keep = np.flatnonzero(~going_on), np.flatnonzero(going_on)
-            _store_runs(out, traces[gone], run.take(gone))
-            traces, starts, lengths, run = traces[keep], starts[keep], lengths[keep], run.take(keep)
+        ended = np.count_nonzero(run.ended[: np.count_nonzero(counts == ahead.steps)])
+        left = np.count_nonzero(lengths > ahead.done + ahead.steps)
+        if left < len(run.spent):
+            _store_runs(out, traces[left : len(run.spent)], run.take(slice(left, None)))
+            run = _owned(run.take(slice(left)))
+        return _Stepped(run, hard, int(ended))
+
+    def _step_each(
+        self,
+        run: Run,
+        reports: Reports,
+        given: Floats | None,
+        scratch: Scratch,
+        traces: Ints,
+        targets: dict[str, NDArray[Any]],
+    ) -> tuple[Run, Floats, int]:
+        """Step the reports of a chunk one after the other, each for all lanes that have one."""
+        m, most, hard = self._m, np.zeros(len(traces)), 0
+        for i, n in enumerate(reports.lanes_left.tolist()):
+            if n < len(run.spent):
+                _store_runs(self._out, traces[n : len(run.spent)], run.take(slice(n, None)))
+                run = _owned(run.take(slice(n)))
+            now, here = reports.at_s[i, :n], reports.secrets[i, :, :n].T
+            prepared = prepare(m, run, now)
+            if given is None:
+                u = self._source.uniforms(m, scratch, traces[:n], prepared, here)
+            else:
+                u = given[i, :, :n].T
+            release, run = decide(m, prepared, here, u, in_place=True)
+            for name, target in targets.items():
+                target[i, ..., :n] = np.transpose(getattr(release, name))
+            np.maximum(most[:n], run.spent, out=most[:n])
+            hard += int(np.count_nonzero(release.hard))
+        return run, most, hard
 
 
-def _step_each(
-    m: PredictiveMechanism,
-    run: Run,
-    reports: Reports,
-    given: Floats | None,
-    source: _Source,
-    out: Sanitized,
-    scratch: Scratch,
-    traces: Ints,
-    targets: dict[str, NDArray[Any]],
-) -> tuple[Run, Floats, int]:
-    """Step the reports of a chunk one after the other, each for all lanes that still have one."""
-    most, hard = np.zeros(len(traces)), 0
-    for i, n in enumerate(reports.lanes_left.tolist()):
-        if n < len(run.spent):
-            _store_runs(out, traces[n : len(run.spent)], run.take(slice(n, None)))
-            run = _owned(run.take(slice(n)))
-        now, here = reports.at_s[i, :n], reports.secrets[i, :, :n].T
-        prepared = prepare(m, run, now)
-        if given is None:
-            u = source.uniforms(m, scratch, traces[:n], prepared, here)
-        else:
-            u = given[i, :, :n].T
-        release, run = decide(m, prepared, here, u, in_place=True)
-        for name, target in targets.items():
-            target[i, ..., :n] = np.transpose(getattr(release, name))
-        np.maximum(most[:n], run.spent, out=most[:n])
-        hard += int(np.count_nonzero(release.hard))
-    return run, most, hard
+def _joined(runs: Sequence[Run]) -> Run:
+    """The runs of some lanes, and then those of others, as one."""
+    if len(runs) == 1:
+        return runs[0]
+    return Run(*(np.concatenate(fields) for fields in zip(*runs, strict=True))).frozen()
 
 
 def _owned(run: Run) -> Run:
@@ -252,109 +357,3 @@ def _write_refusals(columns: dict[str, NDArray[Any]], starts: Ints, counts: Ints
     rows = np.arange(counts.sum()) + np.repeat(starts - before, counts)
     for name, column in columns.items():
         column[rows] = _WRITTEN.get(name, 0.0)
-
-
-@dataclass(frozen=True)
-class _Source:
-    """Where the uniforms of a batch come from."""
-
-    draws: Draws | KeyedDraws
-    given: Floats | None  # a row for each point; then nothing is drawn
-    begun: Words  # for KeyedDraws: what they need of the user of each trace
-
-    @property
-    def private(self) -> bool:
-        return self.given is None and self.draws.private
-
-    @property
-    def seeded(self) -> bool:
-        return self.given is None and type(self.draws) is SeededDraws
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether it is known not to mind how many numbers are drawn at a time."""
-        return type(self.draws) in (SecureDraws, SeededDraws, KeyedDraws)
-
-    def uniforms(
-        self,
-        m: PredictiveMechanism,
-        scratch: Scratch,
-        traces: Ints,
-        prepared: Prepared,
-        x: Floats,
-    ) -> Floats:
-        """A row of uniforms for each lane, drawn, or derived from the identity of its report."""
-        if isinstance(self.draws, KeyedDraws):
-            return self.draws.for_reports(m, self.begun[traces], prepared, x)
-        drawn = scratch.get("drawn", (m.uniforms, len(traces)), np.float64)
-        if type(self.draws) in (SecureDraws, SeededDraws):
-            self.draws.uniforms(drawn.size, out=drawn.reshape(-1))
-        else:  # others might leave what was there before as it is
-            given = np.asarray(self.draws.uniforms(drawn.size))
-            if given.shape != (drawn.size,) or given.dtype != np.float64:
-                raise PartError(
-                    f"draws must give {drawn.size} uniforms, found {given.shape} {given.dtype}; "
-                    "nothing was released"
-                )
-            drawn.reshape(-1)[:] = given
-        return drawn.T
-
-    def of_chunk(self, m: PredictiveMechanism, scratch: Scratch, reports: Reports) -> Floats | None:
-        """The numbers of `uniforms` for all reports of a chunk; None if they follow from these."""
-        if isinstance(self.draws, KeyedDraws):
-            return None
-        left = reports.lanes_left
-        drawn = scratch.get("drawn", (m.uniforms * int(left.sum()),), np.float64)
-        self.draws.uniforms(len(drawn), out=drawn)
-        numbers = scratch.get("uniforms", (len(left), m.uniforms, int(left[0])), np.float64)
-        used = 0
-        for first, end in pairwise(np.flatnonzero(np.diff(left, prepend=-1, append=-1))):
-            some = numbers[first:end, :, : left[first]]
-            some[...] = drawn[used : used + some.size].reshape(some.shape)
-            used += some.size
-        return numbers
-
-    def picked(self, m: PredictiveMechanism, traces: Ints, given: Floats | None) -> Uniforms:
-        """Those of any reports of a chunk: of the given ones, or derived."""
-        if isinstance(self.draws, KeyedDraws):
-            keyed, begun = self.draws, self.begun[traces]
-            return lambda step, lane, prepared, x: keyed.for_reports(m, begun[lane], prepared, x)
-        by_number = np.asarray(given).transpose(1, 0, 2)
-        return lambda step, lane, prepared, x: by_number[:, step, lane].T
-
-
-def _source(
-    m: PredictiveMechanism,
-    seed: int | None,
-    draws: Draws | KeyedDraws | None,
-    uniforms: Floats | None,
-    users: Sequence[str] | None,
-    points: int,
-    traces: int,
-) -> _Source:
-    if sum(given is not None for given in (seed, draws, uniforms)) > 1:
-        raise ParameterError("give at most one of seed, draws and uniforms")
-    if isinstance(draws, KeyedDraws) != (users is not None):
-        raise ParameterError("users are needed with KeyedDraws, and only with them")
-    if draws is not None and not hasattr(draws, "private"):
-        raise ParameterError(f"draws must be such as hereish.KeyedDraws, found {type(draws)}")
-    if users is not None and (not hasattr(users, "__len__") or len(users) != traces):
-        raise ParameterError(f"users must be a list that names each of the {traces} traces")
-    begun = np.empty((0, 2), dtype=np.uint64)
-    if isinstance(draws, KeyedDraws) and users is not None:
-        begun = draws.begin(m, users)
-    if uniforms is not None:
-        try:
-            uniforms = np.asarray(uniforms, dtype=np.float64)
-        except (TypeError, ValueError, OverflowError):
-            raise ParameterError("uniforms must be an array of numbers") from None
-        if uniforms.shape != (points, m.uniforms):
-            raise ParameterError(
-                f"uniforms must have shape {(points, m.uniforms)}, found {uniforms.shape}"
-            )
-        if uniforms.size and not (uniforms.min() > 0.0 and uniforms.max() < 1.0):
-            raise ParameterError("uniforms must lie strictly between 0 and 1")
-        return _Source(SECURE, uniforms, begun)
-    if seed is not None:
-        draws = SeededDraws(seed)
-    return _Source(draws or SECURE, None, begun)

@@ -17,6 +17,8 @@ from hereish.core.run import Run
 from hereish.core.types import Bools, Floats, PerLane
 from hereish.errors import ParameterError
 
+_FEWEST_QUANTA_BITS = 20  # of the smallest of several budgets
+
 
 class Plan(NamedTuple):
     """What the next step may spend, and how near a guess has to be. One number, or one per lane.
@@ -168,16 +170,27 @@ class Bound:
 
     Costs are whole multiples of a power of two, the quantum, 2**-40 of the total or less. Sums of
     such numbers below the total need at most 42 bits: doubles add them without any rounding, in
-    any order, so comparing the sum with the total is exact.
+    any order, so comparing the sum with the total is exact. With totals of other windows beside
+    it, `limits`, the quantum is 2**-53 of the largest of them or more: sums need 53 bits at most.
     """
 
     total: float
+    limits: tuple[float, ...] = ()
     quantum: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         positive("total", self.total)
-        quantum = math.ldexp(1.0, math.frexp(self.total)[1] - 41)
-        object.__setattr__(self, "quantum", quantum)
+        exponent = math.frexp(self.total)[1] - 41
+        if self.limits:
+            totals = [positive("total of a limit", limit) for limit in self.limits]
+            exponent = max(exponent, math.frexp(max(totals))[1] - 53)  # [B6]
+            if min(self.total, *totals) < math.ldexp(1.0, exponent + _FEWEST_QUANTA_BITS):
+                raise ParameterError(
+                    "the budgets of the windows must not be further apart than a factor of "
+                    f"{2.0**32:.0e}, found {min(self.total, *totals):.3g} and "
+                    f"{max(self.total, *totals):.3g}"
+                )
+        object.__setattr__(self, "quantum", math.ldexp(1.0, exponent))
 
     def quantised(self, eps: PerLane) -> PerLane:
         """The whole quanta in `eps`: this is what is spent, and what is drawn with."""
@@ -187,6 +200,17 @@ class Bound:
     def fits(self, spent: Floats, worst: PerLane) -> Bools:
         """Whether `worst` more can be spent. Exact."""
         return np.asarray(spent + worst <= self.total)  # [B2]
+
+    def fits_limits(self, limit_spent: Floats, worst: PerLane) -> Bools:
+        """Whether `worst` more can be spent of every limit, of which so much is spent. Exact."""
+        if len(limit_spent) == 1:  # a live report, sooner in Python, and rounded alike
+            alone = worst.item() if isinstance(worst, np.ndarray) else worst
+            each = zip(limit_spent[0].tolist(), self.limits, strict=True)
+            return np.array([all(spent + alone <= total for spent, total in each)])
+        fits = np.ones(len(limit_spent), dtype=np.bool_)
+        for number, total in enumerate(self.limits):
+            fits &= limit_spent[:, number] + worst <= total  # [B9]
+        return fits
 
     def spent_leaving(self, left: PerLane) -> Floats:
         """What must count as spent for no more than `left` to be spent from now on. Exact."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +47,10 @@ class Chunk:
         self._inside = ahead < lengths
         self._index = starts + np.where(self._inside, ahead, 0)
 
+    @cached_property
+    def _rows_inside(self) -> Ints:
+        return self._index[self._inside]
+
     def _view(self, column: NDArray[Any]) -> NDArray[Any]:
         """The rectangle where it lies, lanes first."""
         return column[self._rows].reshape(self.shape[1], -1, *column.shape[1:])[:, self._span]
@@ -70,9 +75,14 @@ class Chunk:
         if rectangle.ndim == 3:
             rectangle = rectangle.transpose(0, 2, 1)
         if self._rows is None:
-            column[self._index[self._inside]] = rectangle[self._inside]
+            column[self._rows_inside] = rectangle[self._inside]
         else:
             self._view(column)[...] = rectangle.swapaxes(0, 1)
+
+
+def lanes_left(counts: Ints, steps: int) -> Ints:
+    """(steps,) How many lanes have a report at each step: the first so many."""
+    return np.searchsorted(-counts, -np.arange(steps))
 
 
 class Reports(NamedTuple):
@@ -84,8 +94,7 @@ class Reports(NamedTuple):
 
     @property
     def lanes_left(self) -> Ints:
-        """(steps,) How many lanes have a report at each step: the first so many."""
-        return np.searchsorted(-self.counts, -np.arange(len(self.at_s)))
+        return lanes_left(self.counts, len(self.at_s))
 
     def at(self, step: Ints, lane: Ints) -> tuple[Floats, Floats]:
         """Times and secrets of these, each coordinate in one piece."""

@@ -71,7 +71,7 @@ def check_parts_fit(m: PredictiveMechanism) -> None:
     _check_knows_space(m)
     asked = Question(point, point, 1.0, 1.0, 1.0, True, every)
     part("decision", lambda: m.decider.decide(m.space, asked, half)[0], (lanes,), "b")
-    empty = Run.empty(lanes, m.dim, m.memory, width=m.width)
+    empty = m.empty_run(lanes)
     seen = empty._replace(
         values=np.broadcast_to(point[:, None], empty.values.shape),
         times_s=np.zeros_like(empty.times_s),

@@ -186,7 +186,10 @@ def _settings(part: Any) -> dict[str, Any]:
     """What an object was made with, and what its class says for all its objects."""
     if is_dataclass(part) and _is_ours(type(part)):
         # What is neither given nor shown was computed from the rest.
-        return {f.name: getattr(part, f.name) for f in fields(part) if f.repr or f.init}
+        shown = {f.name: getattr(part, f.name) for f in fields(part) if f.repr or f.init}
+        # A setting that was added later is shown where it is used: older states stay theirs.
+        later = {f.name: f.default for f in fields(part) if f.metadata.get("added_later")}
+        return {name: v for name, v in shown.items() if name not in later or v != later[name]}
     classes = [kind for kind in reversed(type(part).__mro__) if kind is not object]
     if not all(kind.__flags__ & _PYTHON_CLASS for kind in classes):
         raise _unshowable(part, "it is not made of attributes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
@@ -35,6 +36,7 @@ from hereish.core.decision import (
     TestThenNoise,
 )
 from hereish.core.fingerprint import fingerprint, number_of
+from hereish.core.limits import LimitBuckets
 from hereish.core.parts import check_declared, check_methods, declared
 from hereish.core.prediction import (
     FunctionPrediction,
@@ -43,13 +45,22 @@ from hereish.core.prediction import (
     PredictionFunction,
     Tracker,
 )
-from hereish.core.privacy import Privacy, check_one_report_fits, positive
+from hereish.core.privacy import Privacy, check_one_report_fits, positive, spoken_factor
 from hereish.core.remap import Remap
+from hereish.core.renyi import RenyiFilter, filter_of
+from hereish.core.rolling import Rolling
 from hereish.core.run import Run
 from hereish.core.skip import FunctionSkipRule, SkipFunction, SkipRule
 from hereish.core.spaces import Space, Sphere
 from hereish.core.step import check_grid
-from hereish.core.windows import NoReset, Window, as_window
+from hereish.core.windows import (
+    Limit,
+    NoReset,
+    Window,
+    as_window,
+    check_limits,
+    split_windows,
+)
 from hereish.errors import ParameterError, PartError
 
 if TYPE_CHECKING:
@@ -75,10 +86,13 @@ class PredictiveMechanism:
 
     `fixed_utility`, `fixed_rate` and `independent` build the usual ones. Build it by hand to use
     parts of your own; parts that do not fit each other are refused here. `test` is the former name
-    of `decision`.
+    of `decision`. A window may be several, as in `Day(…) & Days(30).within(…)`: the mechanism then
+    has the first as its `window` and the others as its `limits`.
 
     Guarantee: the reports of one budget window are together `privacy.eps_per_m`-private per
-    metre between two traces (the largest distance at any one time), whatever the parts predict.
+    metre between two traces (the largest distance at any one time), whatever the parts predict,
+    and those of each window of a limit are so within its own budget. With a delta they are
+    (privacy.level, privacy.delta)-private inside the radius, and no more.
     """
 
     privacy: Privacy
@@ -90,8 +104,11 @@ class PredictiveMechanism:
     window: Window = NoReset()
     on_exhausted: OnExhausted = "stop"
     remap: Remap | None = None
+    limits: tuple[Limit, ...] = ()
     test: InitVar[Decision | ClosenessFunction | None] = None
     bound: Bound = field(init=False, repr=False, compare=False)
+    limiter: LimitBuckets | None = field(init=False, repr=False, compare=False)
+    renyi: RenyiFilter | None = field(init=False, repr=False, compare=False)
     decider: Decision = field(init=False, repr=False, compare=False)
     own_decision: type[Any] | None = field(init=False, repr=False, compare=False)
     uniforms: int = field(init=False, repr=False, compare=False)
@@ -134,9 +151,19 @@ class PredictiveMechanism:
         check_declared(space, "space", "coordinates", "uniforms", "claim_factor", "unit")
         check_declared(space, "space", "smallest_eps", "private")
         check_methods(space, "space", "distance", "noise", "snap", "c_noise")
+        window, limits = split_windows(self.window)
+        check_limits(self.limits)
+        limits = (*limits, *self.limits)
+        rolling = isinstance(window, Rolling)
+        kept = (Limit(window, self.privacy.level), *limits) if rolling else limits
+        totals = tuple(limit.level / self.privacy.radius_m for limit in kept if limit.level)
+        renyi = filter_of(self, decider, limited=bool(kept))
         return {
-            "window": as_window(self.window),
-            "bound": Bound(self.privacy.eps_per_m),
+            "renyi": renyi,
+            "window": window,
+            "limits": limits,
+            "limiter": LimitBuckets(kept, rolling_first=rolling) if kept else None,
+            "bound": Bound(self.privacy.eps_per_m, totals),
             "decider": decider,
             "own_decision": own_decision(decider),
             "uniforms": decider.uniforms + space.uniforms,
@@ -169,14 +196,21 @@ class PredictiveMechanism:
         """What is promised, in a sentence."""
         if not self.private:
             return "NOT PRIVATE: a part of the mechanism is for tests only."
-        return f"For {self.window.covers()}: {self.privacy.sentence(self.space.unit)}."
+        return f"For {self.window.covers()}: {self._promises()}."
 
     def guarantee_for_each(self, what: str) -> str:
         """The same where each of several traces, users or the like has a budget of its own."""
         if not self.private:
             return self.guarantee
-        promised = self.privacy.sentence(self.space.unit)
-        return f"For each {what}, {self.window.covers()}: {promised}."
+        return f"For each {what}, {self.window.covers()}: {self._promises()}."
+
+    def _promises(self) -> str:
+        """What is promised for the window, and for each of the limits."""
+        promised = [self.privacy.sentence(self.space.unit)]
+        for limit in self.limits:
+            factor = spoken_factor(limit.level or 0.0)
+            promised.append(f"for {limit.covers()}, at most {factor} times")
+        return "; ".join(promised)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -188,6 +222,10 @@ class PredictiveMechanism:
         shown = [repr(self.privacy), *map(fingerprint, parts), self.on_exhausted]
         if self.remap is not None:  # so that states of mechanisms without it stay theirs
             shown.append(fingerprint(self.remap))
+        if self.limits:
+            shown.append(f"limits {fingerprint(self.limits)}")
+        if self.renyi is not None:
+            shown.append(f"order {self.renyi.order!r}")
         return "; ".join(shown)
 
     @cached_property
@@ -200,8 +238,16 @@ class PredictiveMechanism:
 
     @cached_property
     def without_windows(self) -> PredictiveMechanism:
-        """The same with one budget for ever: what a lane that is one window is run with."""
-        return replace(self, window=NoReset())
+        """The same with one budget for ever: what a lane that is one window is run with.
+
+        Limits go on, from lane to lane; and so does a rolling window, which is one for ever.
+        """
+        return self if isinstance(self.window, Rolling) else replace(self, window=NoReset())
+
+    @property
+    def carries_over(self) -> bool:
+        """Whether a window goes on from the one before: by what it remembers, or by its limits."""
+        return self.tracker is not None or self.limiter is not None
 
     @property
     def width(self) -> int:
@@ -216,7 +262,16 @@ class PredictiveMechanism:
 
     def run(self, lanes: int) -> Run:
         """The empty public history of so many traces, to begin `sanitize` in pieces with."""
-        return Run.empty(lanes, self.dim, self.memory, self.number, self.width)
+        return self._empty_run(lanes, self.number)
+
+    def empty_run(self, lanes: int) -> Run:
+        """The same of nobody's: for a look at what a mechanism would do."""
+        return self._empty_run(lanes, 0)
+
+    def _empty_run(self, lanes: int, number: int) -> Run:
+        limits, older = (0, 0) if self.limiter is None else (len(self.limiter), self.limiter.older)
+        shape = (self.dim, self.memory, number, self.width, limits, older)
+        return Run.empty(lanes, *shape, with_delta=self.renyi is not None)
 
     def session(
         self,
@@ -292,8 +347,14 @@ def fixed_rate(
     space, chosen = space or Sphere(), _one_of(decision, test)
     constants = _constants(space, chosen, eta, gamma, delta, prediction_rate)
     planned = _whole("reports", reports)
+    hard = 1.0 - prediction_rate
+
+    def expected(rate: float) -> tuple[float, float, float]:
+        eps_noise = rate / (hard + constants.k)
+        return constants.k * eps_noise, eps_noise, hard
+
     budget = FixedRate(
-        rate=Bound(privacy.eps_per_m).part(planned),
+        rate=_share(privacy, space, chosen, planned, expected),
         prediction_rate=prediction_rate,
         learn_after=min(10, math.ceil(planned / 4)),
         constants=constants,
@@ -333,7 +394,8 @@ def independent(
     space = space or Sphere()
     check_accuracy_or_reports(accuracy_m, reports)
     if reports is not None:
-        eps_noise = Bound(privacy.eps_per_m).part(_whole("reports", reports))
+        planned = _whole("reports", reports)
+        eps_noise = _share(privacy, space, LaplaceTest(), planned, lambda eps: (0.0, eps, 1.0))
     else:
         c_noise = space.c_noise(delta)
         eps_noise = c_noise / positive("accuracy_m", accuracy_m)  # type: ignore[arg-type]  # given
@@ -345,6 +407,21 @@ def independent(
         window=as_window(window),
         on_exhausted=on_exhausted,
     )
+
+
+def _share(
+    privacy: Privacy,
+    space: Space,
+    decision: Decision | ClosenessFunction,
+    reports: int,
+    plan: Callable[[float], tuple[float, float, float]],
+) -> float:
+    """What each of so many reports may cost, if it buys a test, noise and a share of hard ones."""
+    levels = Bound(privacy.eps_per_m)
+    if privacy.delta is None:
+        return levels.part(reports)
+    renyi = RenyiFilter.of(privacy, space, declared_decision(decision))
+    return renyi.share(levels, reports, plan)
 
 
 def _one_of(

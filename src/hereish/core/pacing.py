@@ -6,7 +6,7 @@ what is left. All of that is public, so pacing is free. Proof of the bound: budg
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 from typing import NamedTuple
@@ -17,9 +17,10 @@ import numpy as np
 from hereish.core.budget import Plan
 from hereish.core.parts import check_methods
 from hereish.core.privacy import positive
+from hereish.core.rolling import Rolling
 from hereish.core.run import Run
 from hereish.core.types import Bools, Floats, Ints, PerLane
-from hereish.core.windows import Day, Every, NoReset, Window, check_years
+from hereish.core.windows import Day, Every, Month, NoReset, Window, check_years
 from hereish.errors import ParameterError
 
 _HALF_HOUR_S = 1800.0
@@ -32,6 +33,10 @@ _MOST_OF_THE_REST = 0.95
 _NEXT_TO_NOTHING = 2.0**-20
 # Of an equal part for each expected report: what is left when many more come is not worth drawing.
 _LEAST_PART = 1.0 / 8.0
+
+
+_FOR_EVER_S = 365.0 * _DAY_S  # for how long a budget for ever is planned, again each day
+_CALENDARS = (Day, Every, Month)
 
 
 @dataclass(frozen=True)
@@ -149,13 +154,19 @@ class Paced:
     probably fail, and by `per_report` for the others. To come are those that were not made yet,
     and no fewer than the clock says; with quiet hours, whose free reports are not among the
     expected ones, as many as the clock says. Noise that has
-    served long was worth it: after a long stay the next takes up to `1 + settle` times as much.
+    served long was worth it: after a long stay the next takes up to `1 + settle` times as much,
+    and none ever more than `most_eps_noise`, if there is such a limit.
 
     What is left is never all taken, and where noise would get next to nothing, or less than the
     `smallest_eps` that the space can draw, the guess is repeated for free: so the budget does not
     end before its window, unless `least_eps_noise` asks for an accuracy that cannot be kept, or a
     prediction has no guess to repeat. In a window that never ends, the last of the expected reports
     takes all, and nothing is repeated after it.
+
+    With the `limits` of the mechanism (windows, and what may be spent in each) what is left is what
+    the tightest of them leaves: of one that ends, a window's fair share of what is left until its
+    end; of a rolling one, what can be spent in every window for ever; of one for ever, as if it had
+    to last another year.
     """
 
     total: float
@@ -172,13 +183,17 @@ class Paced:
     quiet: Quiet | None = None
     least_eps_noise: float = 0.0
     smallest_eps: float = 0.0
+    limits: tuple[tuple[Window, float], ...] = field(default=(), metadata={"added_later": True})
+    most_eps_noise: float = field(default=0.0, metadata={"added_later": True})
     needs_history = True
 
     def __post_init__(self) -> None:
         check_methods(self.window, "window", "end_s")
+        for _, total in self.limits:
+            positive("total of a limit", total)
         for name in ("total", "share", "usual_hard", "learn_after"):
             positive(name, getattr(self, name))
-        for name in ("adapt", "settle", "least_eps_noise", "smallest_eps"):
+        for name in ("adapt", "settle", "least_eps_noise", "smallest_eps", "most_eps_noise"):
             if getattr(self, name) != 0.0:
                 positive(name, getattr(self, name))
         planned = self.reports
@@ -190,12 +205,18 @@ class Paced:
             raise ParameterError(f"reports must be a whole number from 1, found {planned!r}")
 
     def __call__(self, run: Run, at_s: Floats, /) -> Plan:
-        wanted = (self.total - _number(run.spent)) * self._share(run, at_s)
-        least = max(self.least_eps_noise, self.smallest_eps, _NEXT_TO_NOTHING * self.total)
+        left = self.total - _number(run.spent)
+        if self.limits:
+            left = self._left_by_limits(run, at_s, left)
+        wanted = left * self._share(run, at_s)
+        if self.most_eps_noise:
+            wanted = _at_most(self.most_eps_noise, wanted)
+        least: PerLane = max(self.least_eps_noise, self.smallest_eps, _NEXT_TO_NOTHING * self.total)
         if self.reports is not None and not self._for_ever:
-            least = max(least, _LEAST_PART * self.total / self.reports)
+            whole = left + _number(run.spent) if self.limits else self.total
+            least = _larger(least, _LEAST_PART * whole / self.reports)
         # Where less is left than the least, the step refuses it.
-        eps_noise = _at_least(least, wanted)
+        eps_noise = _larger(least, wanted)
         eps_test, threshold = self.tolerance.ask(run, at_s, eps_noise)
         if not self.least_eps_noise:
             repeated = np.less(wanted, least)
@@ -206,6 +227,31 @@ class Paced:
         if self.quiet is not None:
             threshold = np.where(self.quiet.covers(at_s), np.inf, threshold)
         return Plan(eps_test, eps_noise, threshold)
+
+    def _left_by_limits(self, run: Run, at_s: Floats, left: PerLane) -> PerLane:
+        """What is left of the window, and no more than the limits leave of it.
+
+        For each limit: what was left of it when the window began, or is now where it has no
+        beginning; of that the window's share of the time; and of that what is not spent yet.
+        """
+        if run.limit_spent.shape[1] < len(self.limits):
+            raise ParameterError("the mechanism must have the limits that its budget plans with")
+        spent = _number(run.spent) if isinstance(self.window, _CALENDARS) else 0.0
+        begin_s, length_s = _span(self.window, at_s)
+        for column, (window, total) in enumerate(self.limits, start=-len(self.limits)):
+            before = total - _number(run.limit_spent[:, column]) + spent
+            if isinstance(window, Rolling):
+                lasting = total * (length_s / (window.bucket_s * (window.older + 1.0)))
+                share = _smaller(lasting, before)
+            elif isinstance(window, NoReset):
+                share = before * _at_most(1.0, length_s / _FOR_EVER_S)
+            elif isinstance(window, _CALENDARS):
+                ahead_s = _number(window.end_s(at_s)) - begin_s
+                share = before * _at_most(1.0, length_s / ahead_s)
+            else:  # a window of one's own
+                share = before
+            left = _smaller(share - spent, left)
+        return left
 
     def _share(self, run: Run, at_s: Floats) -> PerLane:
         """What fresh noise may take of what is left."""
@@ -229,6 +275,8 @@ class Paced:
         """Of the expected reports those after this one: by their number, and by the clock."""
         if self.reports is None:
             return 0
+        if isinstance(self.window, Rolling):  # as many are always to come
+            return self.reports - 1
         by_number = _at_least(0, self.reports - 1 - reports)
         if not isinstance(self.window, (Day, Every)):
             return by_number
@@ -273,6 +321,18 @@ class Steady:
         return Plan(eps_test, eps_noise, threshold)
 
 
+def _span(window: Window, at_s: Floats) -> tuple[PerLane, PerLane]:
+    """When the window of each time began, and how long it is; what has no end is endless."""
+    if isinstance(window, Day):
+        begin_s, end_s = map(_number, window.span_s(at_s))
+        return begin_s, end_s - begin_s
+    if isinstance(window, _CALENDARS):
+        begin_s = _number(window.start_s(at_s))
+        return begin_s, _number(window.end_s(at_s)) - begin_s
+    length_s = window.duration.total_seconds() if isinstance(window, Rolling) else np.inf
+    return _number(at_s), length_s
+
+
 def _settled(run: Run, at_s: Floats) -> PerLane:
     """How settled somebody is: from 0 just after fresh noise, and before any, to 1 long after."""
     stay_s = _at_least(0.0, _number(at_s) - _number(run.hard_at_s))
@@ -285,6 +345,19 @@ def _settled(run: Run, at_s: Floats) -> PerLane:
 
 def _number(values: Floats | Ints) -> PerLane:
     return values.item() if len(values) == 1 else np.asarray(values)
+
+
+def _smaller(one: PerLane, other: PerLane) -> PerLane:
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return np.minimum(one, other)
+    return one if one < other else other
+
+
+def _larger(one: PerLane, other: PerLane) -> PerLane:
+    """`one` where `other` is no number."""
+    if isinstance(one, np.ndarray):
+        return np.fmax(other, one)
+    return _at_least(one, other)
 
 
 def _at_most(most: float, values: PerLane) -> PerLane:

@@ -15,10 +15,12 @@ from hereish.core.ensemble import Ensemble
 from hereish.core.filter import Filter
 from hereish.core.linear import Linear
 from hereish.core.manhattan import Manhattan
+from hereish.core.mobility import Mobility
 from hereish.core.pacing import Paced, Steady
 from hereish.core.places import PlaceMemory
 from hereish.core.prediction import Lifted, Parrot
 from hereish.core.remap import PriorRemap
+from hereish.core.rolling import Rolling
 from hereish.core.run import Run
 from hereish.core.skip import SkipBySpeed
 from hereish.core.spaces import Line, Plane, Sphere, find_point_outside
@@ -31,7 +33,7 @@ from hereish.core.types import (
     read_only_copy,
     take_numbers,
 )
-from hereish.core.windows import Day, Every, NoReset
+from hereish.core.windows import Day, Every, Month, NoReset, Window
 from hereish.errors import HereishError, PartError
 
 if TYPE_CHECKING:
@@ -40,9 +42,9 @@ if TYPE_CHECKING:
 
 # They are known not to write to what they are given, so that they need no copies.
 OURS = {
-    *(Parrot, Lifted, PlaceMemory, Linear, Filter),
+    *(Parrot, Lifted, PlaceMemory, Mobility, Linear, Filter),
     *(FixedUtility, FixedRate, AlwaysNoise, Paced, Steady),
-    *(SkipBySpeed, PriorRemap, NoReset, Every, Day),
+    *(SkipBySpeed, PriorRemap, NoReset, Every, Day, Month, Rolling),
 }
 MOVING = (Linear, Filter, Ensemble)  # that go on along a course, whatever lies ahead
 OUR_SPACES = {Sphere, Plane, Manhattan, Line}
@@ -67,6 +69,20 @@ def call_part(name: str, part: Any, ask: Any, *public: Any) -> Any:
         raise PartError(
             f"the {name} failed with {type(broken).__name__}; nothing was released"
         ) from broken
+
+
+def window_numbers(window: Window, at_s: Floats) -> Ints | None:
+    """The number of the window of each time; None if there is only one for ever."""
+    numbers = call_part("window", window, window.index, at_s)
+    if numbers is None:
+        return None
+    numbers = np.asarray(numbers)
+    if numbers.dtype.kind not in "iu" or numbers.shape != at_s.shape:
+        raise PartError(
+            f"the window must return {at_s.shape} whole numbers, "
+            f"found {numbers.shape} {numbers.dtype}"
+        )
+    return numbers.astype(np.int64, copy=False)
 
 
 def guess_of(m: PredictiveMechanism, run: Run, at_s: Floats) -> Floats:

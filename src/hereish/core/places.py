@@ -6,7 +6,7 @@ Everything here is post-processing of what was released: places are means of noi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -42,6 +42,11 @@ class PlaceMemory(Tracker):
     time was spent there (`habit`). After a silence of `silence_s` it guesses the place that most
     of the time in this part of the day, and on such days of the week, was spent at.
 
+    With `finest_m` a place gets no more exact than that. Once it is, noise that most likely
+    belongs to it, by how near it is and by the hours spent there at such times, is released as
+    just that place and teaches nothing more: whoever watches for weeks learns that somebody
+    came back, and not ever more exactly to where.
+
     Guarantee: sees released points and public times, so it costs nothing.
     """
 
@@ -52,13 +57,14 @@ class PlaceMemory(Tracker):
     blur: float = 0.7
     habit: float = 0.5
     silence_s: float = 24 * _HOUR_S
+    finest_m: float = field(default=0.0, metadata={"added_later": True})  # 0: ever more exact
     memory = 1
     needs_history = True
 
     def __post_init__(self) -> None:
         if type(self.space) not in (Sphere, Plane, Manhattan, Line):
             raise ParameterError(
-                "PlaceMemory works on a hereish.Sphere, Plane, Manhattan or Line, "
+                f"{type(self).__name__} works on a hereish.Sphere, Plane, Manhattan or Line, "
                 f"found {type(self.space).__name__}"
             )
         check_declared(self.space, "space", "coordinates")
@@ -67,8 +73,9 @@ class PlaceMemory(Tracker):
             raise ParameterError(f"places must be a whole number from 1, found {self.places!r}")
         for name in ("reach", "blur", "silence_s"):
             positive(name, getattr(self, name))
-        if self.habit != 0.0:
-            positive("habit", self.habit)
+        for name in ("habit", "finest_m"):
+            if getattr(self, name) != 0.0:
+                positive(name, getattr(self, name))
 
     @property
     def width(self) -> int:
@@ -90,7 +97,7 @@ class PlaceMemory(Tracker):
         columns = np.arange(len(lanes))
         hours = table[:, self._dim + 1 + self._bin(at_s[lanes]), columns]
         best = hours.argmax(axis=0)
-        usual = 2.0 * hours[best, columns] > _sum_in_order(hours)
+        usual = 2.0 * hours[best, columns] > sum_in_order(hours)
         guess = run.value.copy()
         guess[lanes[usual]] = table[best, : self._dim, columns][usual]
         return guess
@@ -104,35 +111,87 @@ class PlaceMemory(Tracker):
         table = self._table(run.learnt[lanes])
         self._add_stay(table, run, lanes, at_s, hard_at_s)
         exactness = table[:, self._dim]
-        hours = _sum_in_order(table[:, self._dim + 1 :].swapaxes(0, 1))
+        hours = sum_in_order(table[:, self._dim + 1 :].swapaxes(0, 1))
         cosine = self._cosine(fresh)
         offsets = self._offsets(table, fresh, cosine)
-        share = hours / (_sum_in_order(hours) + 1.0)
+        share = hours / (sum_in_order(hours) + 1.0)
         near = self.reach + self.habit * np.log(share + _RARE) - self._length(offsets) * eps_noise
         # Far beyond reach the exponential need not overflow to tell.
         belongs = 1.0 / (1.0 + np.exp(np.minimum(near * (-1.0 / self.blur), 700.0)))
         own = eps_noise * eps_noise
         weight = belongs * exactness  # nought where there is no place
-        pull = weight / (_sum_in_order(weight) + own)
-        steps = [_sum_in_order(pull * offset) for offset in offsets]
+        pull = weight / (sum_in_order(weight) + own)
+        steps = [sum_in_order(pull * offset) for offset in offsets]
         # Never further than its reach, which receivers can count on.
         most = self._at_most(fresh, steps, cosine) * eps_noise
         allowed = self.reach / np.maximum(most, self.reach)
         released = self._moved(fresh, [allowed * step for step in steps], cosine)
-        self._remember(table, fresh, own, belongs, weight, hours, offsets, cosine)
+        place: Ints = weight.argmax(axis=0)
+        known = None
+        if self.finest_m:
+            apart = self._length(offsets) * eps_noise
+            place, likely = self._likeliest(table, hours, at_s, apart)
+            known = self._known(table, place, likely, fresh, offsets, eps_noise, cosine)
+            released[known] = table[place[known], : self._dim, known]
+        self._remember(table, place, known, fresh, own, belongs, weight, hours, offsets, cosine)
         return released, table.reshape(-1, len(lanes)).T
 
+    def _likeliest(
+        self, table: Floats, hours: Floats, at_s: Floats, apart: Floats
+    ) -> tuple[Ints, Floats]:
+        """The place that noise so far from each most likely belongs to, at this time of day.
+
+        And how likely, as a logarithm that is 0 for noise at a place that is always stayed at.
+        """
+        columns = np.arange(len(at_s))
+        now = table[:, self._dim + 1 + self._bin(at_s), columns]
+        there = table[:, self._dim] > 0.0
+        usual = np.maximum(now, 0.0) + _OTHER_HOURS * (np.maximum(hours, 0.0) + 1.0)
+        usual = np.where(there, usual, 0.0)
+        usual /= sum_in_order(usual) + _OTHER_HOURS
+        likely = _USUAL * np.log(usual + _UNUSUAL) - apart
+        place = np.where(there, likely, -np.inf).argmax(axis=0)
+        return place, likely[place, columns]
+
+    def _known(
+        self,
+        table: Floats,
+        place: Ints,
+        likely: Floats,
+        fresh: Floats,
+        offsets: list[Floats],
+        eps_noise: PerLane,
+        cosine: Floats | None,
+    ) -> Ints:
+        """The lanes whose noise is within reach of a place that is known exactly enough."""
+        columns = np.arange(len(place))
+        steps = [offset[place, columns] for offset in offsets]
+        enough = table[place, self._dim, columns] * (self.finest_m * self.finest_m) >= 1.0
+        enough &= likely > -self.reach
+        enough &= self._at_most(fresh, steps, cosine) * eps_noise <= self.reach
+        return np.flatnonzero(enough)
+
     def find_fault(self, learnt: Floats, /) -> str | None:
-        table = self._table(learnt)
+        return self._find_place_fault(self._table(learnt))
+
+    def _find_place_fault(self, table: Floats) -> str | None:
+        """What is wrong with where places are, how exactly that is known, and their hours."""
         exactness, hours = table[:, self._dim], table[:, self._dim + 1 :]
-        for i, (name, low, high) in enumerate(self.space.coordinates):
-            if np.count_nonzero(~((table[:, i] >= low) & (table[:, i] <= high))):
-                return f"the {name} of a place is not in the space"
+        outside = self._find_place_outside(table[:, : self._dim])
+        if outside is not None:
+            return f"the {outside} of a place is not in the space"
         if np.count_nonzero(~((exactness >= 0.0) & (exactness <= _MOST))):
             return "a place is less exact than not at all, or too exact"
         # A little below nought they may be by rounding.
         if np.count_nonzero(~((hours > -1e-3) & (hours <= _MOST))):
             return "less than no time was spent at a place, or too much"
+        return None
+
+    def _find_place_outside(self, places: Floats) -> str | None:
+        """The coordinate, in the second axis, that is not in the space for some place."""
+        for i, (name, low, high) in enumerate(self.space.coordinates):
+            if np.count_nonzero(~((places[:, i] >= low) & (places[:, i] <= high))):
+                return str(name)
         return None
 
     def _first(self, fresh: Floats, eps_noise: PerLane) -> Floats:
@@ -145,6 +204,8 @@ class PlaceMemory(Tracker):
     def _remember(
         self,
         table: Floats,
+        place: Ints,
+        known_well: Ints | None,
         fresh: Floats,
         own: PerLane,
         belongs: Floats,
@@ -153,11 +214,16 @@ class PlaceMemory(Tracker):
         offsets: list[Floats],
         cosine: Floats | None,
     ) -> None:
-        """Add the noisy point to the place it belongs to, or put it where least is lost."""
+        """Add the noisy point to the place it belongs to, or put it where least is lost.
+
+        Not in the lanes where that is known well enough.
+        """
         lanes, flat = len(fresh), table.reshape(-1)
-        columns, place = np.arange(lanes), weight.argmax(axis=0)
+        columns = np.arange(lanes)
         at = place * lanes + columns
         known = (belongs.take(at) > 0.5) & (weight.take(at) > 0.0)
+        if known_well is not None:
+            known[known_well] = True
         if np.count_nonzero(known) < lanes:
             new = (~known).nonzero()[0]
             exactness = table[:, self._dim, new]
@@ -170,14 +236,16 @@ class PlaceMemory(Tracker):
         before = flat.take(first + self._dim * lanes)
         pull = before / (before + own)
         steps = [pull * offset.take(at) for offset in offsets]
-        moved = self._moved(fresh, steps, cosine)
-        for i in range(self._dim):
-            flat[first + i * lanes] = moved[:, i]
-        flat[first + self._dim * lanes] = before + own
+        after = [*self._moved(fresh, steps, cosine).T, before + own]
+        for i, numbers in enumerate(after):
+            if known_well is not None:
+                numbers[known_well] = flat[first[known_well] + i * lanes]
+            flat[first + i * lanes] = numbers
 
     def _table(self, learnt: Floats) -> Floats:
         """A copy, (places, what is known of each, lanes): each number of all lanes together."""
-        return np.ascontiguousarray(learnt.T).reshape(self.places, -1, len(learnt))
+        numbers = self.width // self.places
+        return np.ascontiguousarray(learnt.T).reshape(self.places, numbers, len(learnt))
 
     def _add_stay(
         self, table: Floats, run: Run, lanes: Ints, at_s: Floats, hard_at_s: Floats
@@ -192,9 +260,9 @@ class PlaceMemory(Tracker):
         value = run.value[lanes]
         apart = self._length(self._offsets(table, value, self._cosine(value)))
         place = np.where(table[:, self._dim] > 0.0, apart, np.inf).argmin(axis=0)
-        until_s = self._local_s(np.where(stayed, last_s, at_s))
+        until_s = self.local_s(np.where(stayed, last_s, at_s))
         since_s = until_s - stayed_s
-        first = self._dim + 1 + _PARTS * _is_weekend(since_s)
+        first = self._dim + 1 + _PARTS * is_weekend(since_s)
         count, flat = len(lanes), table.reshape(-1)
         within = _within_parts(np.concatenate([until_s, since_s]))
         hours = within[:, :count] - within[:, count:]
@@ -204,11 +272,11 @@ class PlaceMemory(Tracker):
             at += count  # the next part of the day
 
     def _bin(self, at_s: Floats) -> Ints:
-        local_s = self._local_s(at_s)
+        local_s = self.local_s(at_s)
         part = np.floor(local_s % _DAY_S / _PART_S).astype(np.int64)
-        return np.minimum(part, _PARTS - 1) + _PARTS * _is_weekend(local_s)
+        return np.minimum(part, _PARTS - 1) + _PARTS * is_weekend(local_s)
 
-    def _local_s(self, at_s: Floats) -> Floats:
+    def local_s(self, at_s: Floats) -> Floats:
         """Seconds since 1970 of the local clock, which is not set within a day."""
         start_s = Day(self.time_zone).start_s(at_s)
         return at_s + (np.round(start_s / _DAY_S) * _DAY_S - start_s)
@@ -269,6 +337,9 @@ _MOST = 1e300
 _FEW = 16
 # The share of somebody's time that a place is given before any was spent there.
 _RARE = 0.05
+# Of the hours at a place, those of other parts of the day count so much; a share of them is worth
+# so many scales of the noise per e-fold, and no share is less than the last.
+_OTHER_HOURS, _USUAL, _UNUSUAL = 0.1, 2.0, 0.02
 
 
 def _within_parts(local_s: Floats) -> Floats:
@@ -282,12 +353,13 @@ def _within_parts(local_s: Floats) -> Floats:
     return into_s
 
 
-def _is_weekend(local_s: Floats) -> Ints:
+def is_weekend(local_s: Floats) -> Ints:
+    """1 on Saturdays and Sundays, else 0."""
     day = np.floor(local_s * (1.0 / _DAY_S)).astype(np.int64)
     return ((day + 3) % 7 >= 5).astype(np.int64)  # 1970 began on a Thursday
 
 
-def _sum_in_order(rows: Floats) -> Floats:
+def sum_in_order(rows: Floats) -> Floats:
     """The sum of the rows, in their order: the same bits for one lane and for many."""
     if rows[0].size <= _FEW:
         return np.asarray(np.add.accumulate(rows, axis=0)[-1])

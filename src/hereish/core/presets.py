@@ -5,7 +5,7 @@ The numbers were found by `hereish tune`; docs/tuning.md has the commands that f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import time, timedelta
 
 from hereish.core.manhattan import Manhattan
@@ -19,7 +19,7 @@ from hereish.core.privacy import Privacy, check_one_report_fits, positive
 from hereish.core.remap import Remap
 from hereish.core.spaces import Line, Plane, Space, Sphere
 from hereish.core.step import check_grid
-from hereish.core.windows import Day, NoReset, Window, as_window
+from hereish.core.windows import Day, Limit, NoReset, Window, split_windows
 from hereish.errors import ParameterError
 
 _HALF_HOUR = timedelta(minutes=30)
@@ -34,7 +34,7 @@ class PresetNumbers:
     """What `hereish tune` finds; the defaults are where it begins to search.
 
     Those of `Tolerance` (`near` in multiples of 1 / epsilon of the whole budget), of `PlaceMemory`
-    and of `Paced` and `Steady`, which explain them.
+    (`finest` in the same) and of `Paced` and `Steady`, which explain them.
     """
 
     near: float = 10.0
@@ -54,14 +54,22 @@ class PresetNumbers:
     adapt: float = 0.15
     settle: float = 0.4
     calm: float = 0.3
+    finest: float = 0.0
 
     def tolerance(self, privacy: Privacy, *, counted: bool = False) -> Tolerance:
         near_m = self.near / privacy.eps_per_m
         strictness = self.counted_strictness if counted else self.strictness
         return Tolerance(near_m, self.near_noise, strictness, self.longest_s, self.calm)
 
-    def memory(self, space: Space, time_zone: str) -> PlaceMemory:
-        return PlaceMemory(space, time_zone, reach=self.reach, blur=self.blur, habit=self.habit)
+    def memory(self, privacy: Privacy, space: Space, time_zone: str) -> PlaceMemory:
+        return PlaceMemory(
+            space,
+            time_zone,
+            reach=self.reach,
+            blur=self.blur,
+            habit=self.habit,
+            finest_m=self.finest / privacy.eps_per_m,
+        )
 
 
 WHOLE_DAY = PresetNumbers(
@@ -82,6 +90,9 @@ WHOLE_DAY = PresetNumbers(
     calm=0.485,
 )
 FREQUENT = WHOLE_DAY  # a search for a report every five minutes found none that do better
+# Places are known no better than to 9 / epsilon, 391 m for ln 10 within 100 m, and wider tests draw
+# less fresh noise. Chosen by what an observer finds of homes (docs/attack.md).
+WEEKS = replace(WHOLE_DAY, finest=9.0, near_noise=3.0, strictness=0.12, reach=7.5)
 WALKER = PresetNumbers(
     near=11.28,
     near_noise=1.257,
@@ -122,18 +133,18 @@ def whole_day(
 ) -> PredictiveMechanism:
     """A budget that lasts: reports about `every` so often, until the end of each `window`.
 
-    The window is a calendar day in UTC unless given. In the `quiet` hours (two times of the
-    window's time zone) the guess is repeated, untested and free, and the budget is kept for the
-    others. With `reports` the budget is shared out among so many expected reports per window,
-    whenever they come, and more than that get what is left. With `accuracy_m` no noise is larger
-    than that in nine of ten cases, and the budget may end before its window; `hereish.forecast`
-    says when.
+    The window is a calendar day in UTC unless given; with limits beside it (`Day(…) & Days(30)…`)
+    the budget lasts within the tightest of them. In the `quiet` hours (two times of the window's
+    time zone) the guess is repeated, untested and free, and the budget is kept for the others.
+    With `reports` the budget is shared out among so many expected reports per window, whenever they
+    come, and more than that get what is left. With `accuracy_m` no noise is larger than that in
+    nine of ten cases, and the budget may end before its window; `hereish.forecast` says when.
 
     Guarantee: as that of every PredictiveMechanism, for each window.
     """
     space = space or Sphere()
     check_declared(space, "space", "smallest_eps", "claim_factor")
-    chosen = as_window(Day("UTC") if window is None else window)
+    chosen, limits = split_windows(Day("UTC") if window is None else window)
     if isinstance(chosen, NoReset) and reports is None:
         raise ParameterError(
             "a budget that lasts needs a window that ends, such as hereish.Day('Europe/Helsinki'), "
@@ -146,7 +157,7 @@ def whole_day(
     time_zone = chosen.time_zone if isinstance(chosen, Day) else "UTC"
     least = 0.0
     if accuracy_m is not None:
-        least = _eps_of(privacy, space, accuracy_m)
+        least = _eps_of(privacy, space, accuracy_m, limits)
     counted = reports is not None
     budget = Paced(
         privacy.eps_per_m,
@@ -163,18 +174,22 @@ def whole_day(
         quiet=None if quiet is None else _quiet_hours(quiet, chosen),
         least_eps_noise=least,
         smallest_eps=space.smallest_eps / space.claim_factor,
+        limits=tuple((one.window, (one.level or 0.0) / privacy.radius_m) for one in limits),
+        # Finer noise than places may be known would tell at once where they are.
+        most_eps_noise=privacy.eps_per_m / numbers.finest if numbers.finest else 0.0,
     )
     m = PredictiveMechanism(
         privacy,
         budget,
         space,
-        prediction or _memory(numbers, space, time_zone),
+        prediction or _memory(numbers, privacy, space, time_zone),
         NoiseFirst(),
         window=chosen,
         on_exhausted=on_exhausted,
         remap=remap,
+        limits=limits,
     )
-    check_grid(m, privacy.eps_per_m)
+    check_grid(m, min(privacy.eps_per_m, *m.bound.limits) if m.limits else privacy.eps_per_m)
     return m
 
 
@@ -193,21 +208,23 @@ def steady(
 
     After a long stay it is finer. A place that was released before may pull a report further.
     """
-    space, chosen = space or Sphere(), as_window(window)
+    space = space or Sphere()
+    chosen, limits = split_windows(window)
     time_zone = chosen.time_zone if isinstance(chosen, Day) else "UTC"
     return PredictiveMechanism(
         privacy,
         Steady(
-            _eps_of(privacy, space, accuracy_m),
+            _eps_of(privacy, space, accuracy_m, limits),
             numbers.tolerance(privacy),
             numbers.settle,
         ),
         space,
-        prediction or _memory(numbers, space, time_zone),
+        prediction or _memory(numbers, privacy, space, time_zone),
         NoiseFirst(),
         window=chosen,
         on_exhausted=on_exhausted,
         remap=remap,
+        limits=limits,
     )
 
 
@@ -222,15 +239,17 @@ def _quiet_hours(quiet: tuple[time, time], window: Window) -> Quiet:
     return Quiet(*quiet, window.time_zone)
 
 
-def _memory(numbers: PresetNumbers, space: Space, time_zone: str) -> PlaceMemory:
+def _memory(numbers: PresetNumbers, privacy: Privacy, space: Space, time_zone: str) -> PlaceMemory:
     if type(space) not in (Sphere, Plane, Manhattan, Line):
         raise ParameterError(
             f"give a prediction: the memory of places does not know a {type(space).__name__}"
         )
-    return numbers.memory(space, time_zone)
+    return numbers.memory(privacy, space, time_zone)
 
 
-def _eps_of(privacy: Privacy, space: Space, accuracy_m: float) -> float:
+def _eps_of(privacy: Privacy, space: Space, accuracy_m: float, limits: tuple[Limit, ...]) -> float:
     c_noise = space.c_noise(0.9)
-    check_one_report_fits(privacy, c_noise, positive("accuracy_m", accuracy_m))
+    for level in (privacy.level, *(limit.level or 0.0 for limit in limits)):
+        of_window = Privacy(level, privacy.radius_m)
+        check_one_report_fits(of_window, c_noise, positive("accuracy_m", accuracy_m))
     return c_noise / accuracy_m

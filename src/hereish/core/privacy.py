@@ -9,6 +9,8 @@ from hereish.errors import ParameterError
 
 # Beyond these the quantum of `budget.Bound` or the noise itself would leave the range of doubles.
 _SMALLEST_EPS, _LARGEST_EPS = 1e-200, 1e200
+_SMALLEST_DELTA = 1e-100
+_LARGEST_LEVEL = 700.0  # whose exponential is a double
 
 
 def positive(name: str, value: float) -> float:
@@ -22,20 +24,40 @@ def positive(name: str, value: float) -> float:
     return number
 
 
+def spoken_factor(level: float) -> str:
+    """How many times as likely, for people."""
+    return f"{math.exp(level):.4g}" if level <= _LARGEST_LEVEL else f"e^{level:g}"
+
+
 @dataclass(frozen=True)
 class Privacy:
     """Whatever is released is at most `exp(level)` times as likely from one trace as from another
     that is never more than `radius_m` away from it.
 
     The whole budget of a window. Twice as far away, twice the level; half as far, half of it.
+
+    With a `delta` it is so but for that probability, and for every two traces that are fixed before
+    anything is released: (level, delta)-differential privacy inside the radius, and nothing is said
+    beyond it. The budget is then enforced in these terms, by a filter (renyi.proof.md).
     """
 
     level: float
     radius_m: float
+    delta: float | None = None
 
     def __post_init__(self) -> None:
-        positive("level", self.level)
-        positive("radius_m", self.radius_m)
+        for name in ("level", "radius_m"):
+            number = positive(name, getattr(self, name))
+            if not isinstance(getattr(self, name), (int, float)):
+                # A narrower number would round the sums that are compared with it.
+                object.__setattr__(self, name, number)
+        if self.delta is not None:
+            delta = positive("delta", self.delta)
+            if not _SMALLEST_DELTA <= delta < 1.0:
+                raise ParameterError(
+                    f"delta must be at least {_SMALLEST_DELTA:g} and below 1, found {self.delta!r}"
+                )
+            object.__setattr__(self, "delta", delta)
         if not _SMALLEST_EPS <= self.eps_per_m <= _LARGEST_EPS:
             raise ParameterError(
                 f"level / radius_m must lie between {_SMALLEST_EPS} and {_LARGEST_EPS}, "
@@ -47,15 +69,24 @@ class Privacy:
         """The budget: privacy loss per metre between two secrets."""
         return self.level / self.radius_m
 
+    def __repr__(self) -> str:
+        # As it was before there was a delta: saved states are known by it.
+        delta = "" if self.delta is None else f", delta={self.delta!r}"
+        return f"Privacy(level={self.level!r}, radius_m={self.radius_m!r}{delta})"
+
     def __str__(self) -> str:
         return self.sentence()
 
     def sentence(self, unit: str = "m") -> str:
         """What is promised, where distances are measured in this unit."""
+        times = f"whatever is released is at most {spoken_factor(self.level)} times as"
+        near = f"stays within {self.radius_m:g} {unit} of it"
+        if self.delta is None:
+            return f"{times} likely from one trace as from any other that {near}"
         return (
-            f"whatever is released is at most {math.exp(min(self.level, 700.0)):.4g} times as "
-            f"likely from one trace as from any other that stays within {self.radius_m:g} {unit} "
-            "of it"
+            f"{times} likely from one trace as from any one other that {near} and was chosen "
+            f"before anything was released, but for a probability of {self.delta:.2g} "
+            "((epsilon, delta)-differential privacy)"
         )
 
 

@@ -206,12 +206,13 @@ class KeyedDraws:
         blocks[0] = values, others  # how many words follow: no message is the start of another
         # A digest has one length, so where it ends and a name begins is plain.
         about = hashlib.sha256(hashlib.sha256(mechanism).digest())
-        names = bytearray()
-        for user in users:
+        digests: list[bytes] = []
+        for name in map(_utf8, users):
             digest = about.copy()
-            digest.update(_utf8(user))
-            names += digest.digest()
-        blocks[1:] = np.frombuffer(names, "<u8").reshape(-1, 2, 2).swapaxes(0, 1)
+            digest.update(name)
+            digests.append(digest.digest())
+        names = np.frombuffer(b"".join(digests), "<u8")
+        blocks[1:] = names.reshape(-1, 2, 2).swapaxes(0, 1)
         return _chained(self._encrypt(), np.zeros_like(blocks[0]), blocks)  # [R1]
 
     def _derived(
@@ -241,6 +242,8 @@ class KeyedDraws:
         cipher = self._cipher.encryptor()  # a new one: threads must not share it
 
         def encrypt(blocks: Words) -> Words:
+            if not blocks.size:  # no lanes: a view of nothing cannot be cast
+                return blocks
             sealed = np.empty(blocks.nbytes + 15, dtype=np.uint8)  # room that the cipher asks for
             cipher.update_into(blocks.data.cast("B"), sealed.data)
             return sealed[: blocks.nbytes].view("<u8").reshape(blocks.shape)

@@ -16,6 +16,8 @@ class Run(NamedTuple):
 
     `values`, `times_s` and `hards` hold the last `memory` releases of each lane, newest first, NaN
     where there are none yet. `reports`, `easy`, `spent` and `ended` speak of the current window.
+    Those with `limit` in their names speak of the other windows that the mechanism has, its limits,
+    a column each; they have no columns where it has none.
     `hard_at_s`, `hard_threshold` and `tested_at_s` are kept where a part may look at them: skip
     rules, and parts of your own. `learnt` is what a `Tracker` keeps of earlier releases.
 
@@ -35,10 +37,24 @@ class Run(NamedTuple):
     hard_threshold: Floats  # the threshold that it failed; -inf if it was not tested
     tested_at_s: Floats  # time of the last release on which the secret had a say
     learnt: Floats  # (lanes, width) the prediction's own numbers, of public data
+    limit_bucket: Ints  # (lanes, limits) the newest bucket of each limit, see limits.LimitBuckets
+    limit_spent: Floats  # (lanes, limits) what counts as spent of each, in whole quanta
+    limit_older: Floats  # (lanes, buckets) of that, what was spent in the older buckets
+    renyi_spent: (
+        Floats  # (lanes, 1) with a delta: the sum of its filter, see renyi; else (lanes, 0)
+    )
 
     @classmethod
     def empty(
-        cls, lanes: int, dim: int, memory: int = 1, mechanism: int = 0, width: int = 0
+        cls,
+        lanes: int,
+        dim: int,
+        memory: int = 1,
+        mechanism: int = 0,
+        width: int = 0,
+        limits: int = 0,
+        older: int = 0,
+        with_delta: bool = False,
     ) -> Run:
         """No release yet, in any lane."""
         never = np.full(lanes, np.nan)
@@ -56,6 +72,10 @@ class Run(NamedTuple):
             hard_threshold=np.full(lanes, -np.inf),
             tested_at_s=never,
             learnt=np.zeros((lanes, width)),
+            limit_bucket=np.full((lanes, limits), NO_WINDOW, dtype=np.int64),
+            limit_spent=np.zeros((lanes, limits)),
+            limit_older=np.zeros((lanes, older)),
+            renyi_spent=np.zeros((lanes, int(with_delta))),
         ).frozen()
 
     @property
@@ -85,13 +105,14 @@ class Run(NamedTuple):
         return Run(*kept)
 
     def with_fresh_budget(self) -> Run:
-        """The same history, in a window of which nothing is spent."""
+        """The same history, in a window of which nothing is spent. Limits go on."""
         nothing = np.zeros_like(self.reports)
         return self._replace(
             reports=nothing,
             easy=nothing.copy(),
             spent=np.zeros_like(self.spent),
             ended=np.zeros_like(self.ended),
+            renyi_spent=np.zeros_like(self.renyi_spent),
         ).frozen()
 
     def in_window(self, window: Ints) -> Run:
@@ -109,4 +130,5 @@ class Run(NamedTuple):
             spent=np.where(new, 0.0, self.spent),
             ended=self.ended & ~new,
             window=np.where(new, window, self.window),
+            renyi_spent=np.where(new[:, None], 0.0, self.renyi_spent),
         ).frozen()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,19 @@ class Report:
     threshold: float = math.inf  # ±inf if there was no test
     noise_first: bool = False  # the decision was NoiseFirst
     moves_noise: float = 0.0  # how far fresh noise was moved at most, in multiples of 1 / eps_noise
+
+
+class WindowBudget(NamedTuple):
+    """What is spent of the budget of one window. Public."""
+
+    covers: str
+    level: float
+    total: float  # what the level allows per metre
+    spent: float
+
+    @property
+    def remaining(self) -> float:
+        return max(0.0, self.total - self.spent)  # with a delta more may be spent
 
 
 _NO = np.empty((0, 2), dtype=np.uint64)  # words of the identities that KeyedDraws ask for
@@ -72,9 +85,12 @@ class Session:
         if isinstance(draws, KeyedDraws) and user is not None:
             self._begun = draws.begin(mechanism, [user])
         self._run = mechanism.run(1)
-        self._covered = NO_WINDOW, mechanism.window.covers()
+        self._also = "".join(f", {limit.covers()}" for limit in mechanism.limits)
+        self._covered = NO_WINDOW, mechanism.window.covers() + self._also
         self._lock = threading.RLock()
         self._busy = False
+        self._charged_s: float | None = None  # the time that others are charged for, just now
+        self._forgets_refusals = False  # what others return may be spent: it is asked again
 
     @property
     def run(self) -> Run:
@@ -88,8 +104,26 @@ class Session:
 
     @property
     def remaining(self) -> float:
-        """What is left of that window's budget."""
-        return self.mechanism.privacy.eps_per_m - self.spent
+        """What is left of that window's budget; with a delta, of the sum of the costs alone."""
+        return self._budgets(self._run)[0].remaining
+
+    @property
+    def spent_share(self) -> float:
+        """What share of that budget is spent: by the sum of the costs or, with a delta, by that of
+        its filter, if that is less. Whichever is less decides whether a report fits.
+        """
+        m, run = self.mechanism, self._run
+        share = self.spent / m.bound.total
+        if m.renyi is None:
+            return share
+        return min(share, float(run.renyi_spent[0, 0]) / m.renyi.bound.total)
+
+    @property
+    def budgets(self) -> tuple[WindowBudget, ...]:
+        """What each window that covers the last report has left: first that of `remaining`, then
+        the limits.
+        """
+        return self._budgets(self._run)
 
     @property
     def private(self) -> bool:
@@ -124,16 +158,23 @@ class Session:
                         "time goes backwards: the report before this one was made at "
                         f"{self._run.times_s[0, 0]:.6f} s (Unix time); nothing was spent"
                     )
+                if self._charged_s is not None and at_s[0] < self._charged_s:
+                    raise PointError(
+                        "the report is earlier than the time that others were charged for; "
+                        "nothing was spent"
+                    )
                 prepared = prepare(m, self._run, at_s)
                 u = self._uniforms(prepared, point)
-                release, after = decide(m, prepared, point, u, paid=self._keep)
-                self._run = after
+                release, after = decide(
+                    m, prepared, point, u, paid=lambda paid: self._keep(prepared, paid)
+                )
+                self._keep(prepared, after)
             finally:
                 self._busy = False
         covers = self._covers(int(after.window[0]))
         if not release.released[0]:
-            requested = _alone(prepared.cost_hard)
-            raise BudgetExhaustedError(requested, m.bound.total - float(after.spent[0]), covers)
+            full = min(self._budgets(after), key=lambda budget: budget.remaining)
+            raise BudgetExhaustedError(_alone(prepared.cost_hard), full.remaining, full.covers)
         value = release.value[0].tolist()
         return Report(
             value=value[0] if len(value) == 1 else tuple(value),
@@ -149,35 +190,92 @@ class Session:
         )
 
     @contextmanager
-    def charged(self, at: datetime, eps: float) -> Iterator[None]:
+    def charged(self, at: datetime, eps: float, limits: Sequence[float] = ()) -> Iterator[None]:
         """While this lasts, so much of the budget of the window of `at` counts as spent: by others
-        who pay from the same budget. Whole quanta of the budget, see `Bound`.
+        who pay from the same budget. Whole quanta of the budget, see `Bound`. `limits` is what they
+        have spent of each of the mechanism's limits; it counts in their newest buckets.
+
+        Reports are for `at` or later. Where anything is charged, one that is refused leaves no
+        trace. Proof: budget.proof.md.
         """
         m = self.mechanism
         with self._lock:
-            run = in_window(m, self._run, checked_time(at))
-            charged = run.spent + eps
-            if not (eps >= 0.0 and m.bound.quantised(eps) == eps and m.bound.fits(charged, 0.0)):
+            if self._busy or self._charged_s is not None:
+                raise StateError("charged was called within report or charged")
+            if m.renyi is not None:
+                raise StateError("others cannot be charged where the privacy has a delta")
+            before, at_s = self._run, checked_time(at)
+            run = in_window(m, before, at_s)
+            others = self._others(eps, limits)
+            charged = run._replace(spent=run.spent + eps, limit_spent=run.limit_spent + others)
+            numbers = np.append(others, eps)
+            if not (
+                (numbers >= 0.0).all()
+                and np.array_equal(m.bound.quantised(numbers), numbers)
+                and m.bound.fits(charged.spent, 0.0)
+                and m.bound.fits_limits(charged.limit_spent, 0.0)
+            ):
                 raise StateError("others have spent more than the budget, or no whole quanta of it")
-            self._run = run._replace(spent=charged).frozen()
+            anything = bool(numbers.any())
             try:
+                self._charged_s, self._forgets_refusals = float(at_s[0]), anything
+                if anything:
+                    self._run = charged.frozen()
                 yield
             finally:
-                after = self._run
-                if after.window[0] == run.window[0]:  # a later one has a budget of its own
-                    own = after.spent - eps  # exact: whole quanta
-                    # What others return can be spent, so that it is over is asked again.
-                    ended = run.ended if eps > 0.0 else after.ended
-                    self._run = after._replace(spent=own, ended=ended).frozen()
+                if anything:
+                    # Only a release replaces it.
+                    nothing = self._run is charged or self._run is before  # [B13]
+                    self._run = before if nothing else self._refunded(run, eps, others)
+                self._charged_s, self._forgets_refusals = None, False
 
-    def _keep(self, run: Run) -> None:
-        self._run = run
+    def _refunded(self, run: Run, eps: float, others: Floats) -> Run:
+        """The run after the last release, when others have returned what `run` was charged with."""
+        m, after = self.mechanism, self._run
+        # That it is over is asked again, unless it was before.
+        after = after._replace(ended=run.ended & after.ended)  # [B14]
+        if after.window[0] == run.window[0]:  # a later one has a budget of its own
+            after = after._replace(spent=after.spent - eps)  # exact: whole quanta
+        if m.limiter is not None:
+            after = m.limiter.refund(after, run.limit_bucket, others)
+        return after.frozen()
+
+    def _keep(self, prepared: Prepared, after: Run) -> None:
+        """Go on from here; while others are charged, from releases alone."""
+        if not self._forgets_refusals or after.reports[0] > prepared.run.reports[0]:  # [B15]
+            self._run = after
+
+    def _others(self, eps: float, limits: Sequence[float]) -> Floats:
+        """What others have spent of each limit that is kept."""
+        m = self.mechanism
+        if len(limits) not in (0, len(m.limits)):
+            raise StateError(f"there are {len(m.limits)} limits, and {len(limits)} were charged")
+        kept = 0 if m.limiter is None else len(m.limiter)
+        others = np.zeros(kept)
+        if len(limits):
+            others[kept - len(limits) :] = limits
+        if kept > len(m.limits):  # a rolling first window
+            others[0] = eps
+        return others
+
+    def _budgets(self, run: Run) -> tuple[WindowBudget, ...]:
+        m = self.mechanism
+        covers = m.window.covers(_number(int(run.window[0])))
+        budgets = [WindowBudget(covers, m.privacy.level, m.bound.total, float(run.spent[0]))]
+        # A rolling first window is the first limit as well.
+        own = 0 if m.limiter is None else len(m.limiter) - len(m.limits)
+        for number, limit in enumerate(m.limits, start=own):
+            covers = limit.covers(_number(int(run.limit_bucket[0, number])))
+            spent = float(run.limit_spent[0, number])
+            total = m.bound.limits[number]
+            budgets.append(WindowBudget(covers, limit.level or 0.0, total, spent))
+        return tuple(budgets)
 
     def _covers(self, window: int) -> str:
         """What the budget of this window covers; most reports are of the window of the last one."""
         known, covers = self._covered
         if window != known:
-            covers = self.mechanism.window.covers(None if window == NO_WINDOW else window)
+            covers = self.mechanism.window.covers(_number(window)) + self._also
             self._covered = window, covers
         return covers
 
@@ -190,9 +288,13 @@ class Session:
     def to_state(self) -> dict[str, Any]:
         """The session as plain numbers, strings and lists, fit for JSON. Holds no secret.
 
-        Raises PartError if a part cannot show its settings: nobody could tell later whose it was.
+        Raises PartError if a part cannot show its settings: nobody could tell later whose it was;
+        and StateError while others are charged: what they have spent is not the session's.
         """
-        run = self._run._asdict()
+        with self._lock:
+            if self._charged_s is not None:
+                raise StateError("a session cannot be saved while others are charged")
+            run = self._run._asdict()
         for name in _unsaved(self.mechanism):
             del run[name]
         return {
@@ -245,6 +347,10 @@ def _kind(release: Release) -> Kind:
     return Kind.EASY if math.isfinite(_alone(release.threshold)) else Kind.UNTESTED
 
 
+def _number(window: int) -> int | None:
+    return None if window == NO_WINDOW else window
+
+
 def _alone(shared: PerLane) -> float:
     """The number of the only lane."""
     return float(shared[0] if isinstance(shared, np.ndarray) and shared.ndim else shared)
@@ -259,8 +365,12 @@ def _plain(value: Any) -> Any:
 
 def _unsaved(m: PredictiveMechanism) -> tuple[str, ...]:
     """Fields of the run that a state does without."""
-    # A digest of what stands there in full; and what a prediction that does not learn has learnt.
-    return ("mechanism",) if m.width else ("mechanism", "learnt")
+    # A digest of what stands there in full; what a prediction that does not learn has learnt; and
+    # limits where there are none.
+    unused = () if m.width else ("learnt",)
+    limits = () if m.limiter is not None else ("limit_bucket", "limit_spent", "limit_older")
+    renyi = () if m.renyi is not None else ("renyi_spent",)
+    return ("mechanism", *unused, *limits, *renyi)
 
 
 def _restored(m: PredictiveMechanism, empty: Run, fields: Any) -> Run:
@@ -275,6 +385,8 @@ def _restored(m: PredictiveMechanism, empty: Run, fields: Any) -> Run:
     wrong = run_fault(m, run)
     if wrong is None and not run.reports[0] and run.spent[0] > 0.0:
         wrong = "it has spent, and made no report"  # a run of a batch may have: see Bound
+    if wrong is None and m.limiter is not None:
+        wrong = m.limiter.session_fault(run)
     if wrong is not None:
         raise StateError(f"the saved run cannot be used: {wrong}")
     return run

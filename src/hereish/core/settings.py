@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from datetime import time, timedelta
 from typing import Any, Literal, get_args
@@ -18,20 +19,32 @@ from hereish.core.mechanism import (
     fixed_utility,
     independent,
 )
+from hereish.core.mobility import Mobility
 from hereish.core.places import PlaceMemory
 from hereish.core.prediction import Parrot, Prediction
 from hereish.core.presets import PresetNumbers
 from hereish.core.privacy import Privacy, positive
+from hereish.core.rolling import Rolling
 from hereish.core.skip import SkipBySpeed
 from hereish.core.spaces import Sphere
-from hereish.core.windows import Day, Window, as_window
+from hereish.core.windows import (
+    Day,
+    Forever,
+    Limit,
+    Month,
+    Nested,
+    Window,
+    as_window,
+    split_windows,
+)
 from hereish.errors import ParameterError
 
-Preset = Literal["whole-day", "frequent", "walker", "taxi", "paper-rate", "paper-utility"]
+Preset = Literal["whole-day", "frequent", "weeks", "walker", "taxi", "paper-rate", "paper-utility"]
 # What each is for, in the words of a help text.
 PRESETS: dict[Preset, str] = {
     "whole-day": "a budget that lasts the day, for anybody",
     "frequent": "the same for a report every few minutes",
+    "weeks": "as whole-day, for weeks: places get no more exact than a few hundred metres",
     "walker": "one accuracy throughout, for people on foot who report every minute or so",
     "taxi": "the same for vehicles, which are hard to predict",
     "paper-rate": "the paper's fixed rate: a number of reports",
@@ -41,14 +54,17 @@ PRESETS: dict[Preset, str] = {
 NUMBERS: dict[Preset, PresetNumbers] = {
     "whole-day": presets.WHOLE_DAY,
     "frequent": presets.FREQUENT,
+    "weeks": presets.WEEKS,
     "walker": presets.WALKER,
     "taxi": presets.TAXI,
 }
+LASTING: tuple[Preset, ...] = ("whole-day", "frequent", "weeks")  # to the end of their window
 # What guesses follow from. Stored policies have the names alone: defaults are part of them.
-PredictionName = Literal["parrot", "places", "linear", "filter", "ensemble"]
+PredictionName = Literal["parrot", "places", "mobility", "linear", "filter", "ensemble"]
 PREDICTIONS: dict[PredictionName, str] = {
     "parrot": "the last release again",
     "places": "the same, with a memory of places released before",
+    "mobility": "the same, by the hours and weekdays of places and the moves between them",
     "linear": "straight on, for trains, boats and motorways with frequent reports",
     "filter": "the same by a Kalman filter, which also evens out the noise",
     "ensemble": "whichever of these has done best",
@@ -59,13 +75,14 @@ _PAPERS = ("eta", "gamma", "prediction_rate", "skip_kmh")
 _WITHOUT: dict[Preset, tuple[str, ...]] = {
     "whole-day": _PAPERS,
     "frequent": _PAPERS,
+    "weeks": _PAPERS,
     "walker": (*_PAPERS, "quiet", "reports"),
     "taxi": (*_PAPERS, "quiet", "reports"),
     "paper-rate": ("numbers", "quiet", "accuracy_m"),
     "paper-utility": ("numbers", "quiet", "reports"),
 }
 _SPHERE = Sphere()
-_EVERY_S: dict[Preset, float] = {"whole-day": 1800.0, "frequent": 300.0}
+_EVERY_S: dict[Preset, float] = {"whole-day": 1800.0, "frequent": 300.0, "weeks": 1800.0}
 _SHORTEST_EVERY_S, _LONGEST_EVERY_S = 1e-3, 1e10  # a millisecond to a few centuries
 _DAY_S = 86400.0
 # How large a number of a preset may be, of either sign; those that are powers less.
@@ -99,6 +116,9 @@ class MechanismSettings:
     # Numbers of the preset that differ from its own, as hereish tune finds them.
     numbers: dict[str, float] | None = field(default=None, hash=False)
     prediction: PredictionName | None = None  # None: places with a preset of ours, else parrot
+    # Budgets of further windows: a period such as month, 30d or forever (`period_window`), and a
+    # level inside the same radius.
+    limits: tuple[tuple[str, float], ...] | None = None
 
     @property
     def privacy(self) -> Privacy:
@@ -125,6 +145,7 @@ class MechanismSettings:
     ) -> PredictiveMechanism:
         """The mechanism that this describes; says what is wrong if it describes none."""
         preset = self.chosen_preset
+        window = self._with_limits(window)
         given: dict[str, Any] = {"window": window, "on_exhausted": on_exhausted}
         if self.prediction is not None and self.prediction not in PREDICTIONS:
             raise ParameterError(
@@ -142,6 +163,19 @@ class MechanismSettings:
         if preset in NUMBERS:
             return self._build_tuned(preset, given)
         return self._for_paper(preset)._build_paper(given)
+
+    def _with_limits(
+        self, window: Window | str | timedelta | None
+    ) -> Window | str | timedelta | None:
+        """The window with the limits beside it."""
+        if not self.limits:
+            return window
+        if window is None and self.chosen_preset in _EVERY_S:
+            window = Day("UTC")
+        nested = window if isinstance(window, Nested) else Nested(as_window(window))
+        for period, level in checked_limits(self.limits):
+            nested = nested & Limit(period_window(period, _time_zone(window)), level)
+        return nested
 
     def _check_preset(self, preset: Preset) -> None:
         if preset not in get_args(Preset):
@@ -163,7 +197,7 @@ class MechanismSettings:
     def _build_tuned(self, preset: Preset, given: dict[str, Any]) -> PredictiveMechanism:
         numbers = with_numbers(NUMBERS[preset], self.numbers or {})
         if self.prediction is not None:
-            memory = numbers.memory(_SPHERE, _time_zone(given["window"]))
+            memory = numbers.memory(self.privacy, _SPHERE, _time_zone(given["window"]))
             given["prediction"] = self._predicts(self.prediction, memory, memory)
         if preset in ("walker", "taxi"):
             accuracy_m = ACCURACY_M if self.accuracy_m is None else self.accuracy_m
@@ -218,6 +252,7 @@ class MechanismSettings:
         named: dict[PredictionName, Prediction] = {
             "parrot": Parrot(),
             "places": memory,
+            "mobility": Mobility(memory.space, memory.time_zone),
             "linear": Linear(),
             "filter": Filter(),
         }
@@ -226,8 +261,54 @@ class MechanismSettings:
 
 def _time_zone(window: Window | str | timedelta | None) -> str:
     """That of the days, as the presets take it."""
-    chosen = as_window(window)
+    chosen, _ = split_windows(window)
     return chosen.time_zone if isinstance(chosen, Day) else "UTC"
+
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(min|h|d)", re.ASCII)
+_SHORTEST_PERIOD = timedelta(minutes=1)
+_UNITS = {"min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
+
+
+def checked_limits(limits: Any) -> list[tuple[str, float]]:
+    """Periods and levels, as settings and policies have them; says what is wrong with others."""
+    try:
+        pairs = [(period, level) for period, level in limits]
+    except (TypeError, ValueError):
+        pairs = None
+    if pairs is None or isinstance(limits, (str, dict)):
+        raise ParameterError(
+            f"limits are pairs of a period and a level, such as (('month', 6.9),), found {limits!r}"
+        )
+    for period, level in pairs:
+        if not isinstance(period, str) or isinstance(level, (bool, str)):
+            raise ParameterError(
+                "a limit is a period and a level, such as ('month', 6.9), found "
+                f"{(period, level)!r}"
+            )
+    return [(period, positive(f"the level per {period}", level)) for period, level in pairs]
+
+
+def period_window(period: str, time_zone: str) -> Window:
+    """The window of a period: a calendar day or month, any 24h or 30d, or forever."""
+    if period == "day":
+        return Day(time_zone)
+    if period == "month":
+        return Month(time_zone)
+    if period == "forever":
+        return Forever
+    match = _DURATION.fullmatch(period)
+    try:
+        if match is not None:
+            rolling = Rolling(float(match[1]) * _UNITS[match[2]])
+            if rolling.duration >= _SHORTEST_PERIOD:
+                return rolling
+    except OverflowError:
+        pass
+    raise ParameterError(
+        "a period is day, month, forever or a rolling one of a minute or more, such as 24h or 30d, "
+        f"found {period!r}"
+    )
 
 
 def with_numbers(numbers: PresetNumbers, changed: dict[str, float]) -> PresetNumbers:

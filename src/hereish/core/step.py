@@ -22,6 +22,7 @@ from hereish.core.part_calls import (
     guess_of,
     learn,
     own_array,
+    window_numbers,
     without_text,
 )
 from hereish.core.run import Run
@@ -66,20 +67,18 @@ class Prepared(NamedTuple):
     known: Bools  # there is a guess
     fits: Bools  # the worst case can be paid
     all_tested: bool  # no lane has a threshold of ±inf
+    renyi_easy: PerLane = 0.0  # what the outcomes count for where the privacy has a delta
+    renyi_hard: PerLane = 0.0
 
 
 def in_window(m: PredictiveMechanism, run: Run, at_s: Floats) -> Run:
-    """The run as it stands at this time: with a fresh budget where a new window has begun."""
-    window = call_part("window", m.window, m.window.index, at_s)
-    if window is None:
-        return run
-    window = np.asarray(window)
-    if window.dtype.kind not in "iu" or window.shape != at_s.shape:
-        raise PartError(
-            f"the window must return {at_s.shape} whole numbers, "
-            f"found {window.shape} {window.dtype}"
-        )
-    return run.in_window(window.astype(np.int64, copy=False))
+    """The run as it stands at this time: with a fresh budget where a new window has begun, and
+    without what its limits no longer count.
+    """
+    window = window_numbers(m.window, at_s)
+    if window is not None:
+        run = run.in_window(window)
+    return run if m.limiter is None else m.limiter.at(run, at_s)
 
 
 def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
@@ -119,11 +118,20 @@ def prepare(m: PredictiveMechanism, run: Run, at_s: Floats) -> Prepared:
             kept = free & (run.value[:, 0] == run.value[:, 0])
             guess = np.where(kept[:, None], run.value, guess)
     cost_easy, cost_hard = _costs(m, eps_test, eps_noise, threshold)
-    fits = m.bound.fits(run.spent, cost_hard) & ~run.ended  # [S4]
+    renyi_easy: PerLane = 0.0
+    renyi_hard: PerLane = 0.0
+    if m.renyi is None:
+        fits = m.bound.fits(run.spent, cost_hard) & ~run.ended  # [S4]
+    else:
+        renyi_easy, renyi_hard = m.renyi.costs(eps_test, eps_noise)
+        sums = run.renyi_spent[:, 0]
+        fits = m.renyi.fits(m.bound, run.spent, cost_hard, sums, renyi_hard) & ~run.ended  # [S14]
+    if m.limiter is not None:
+        fits &= m.bound.fits_limits(run.limit_spent, cost_hard)  # [S12]
     if m.smallest_eps:
         check_grid(m, np.where(fits, eps_noise, 0.0))  # [S9]
     decided = (guess, eps_test, eps_noise, threshold, cost_easy, cost_hard)
-    return Prepared(run, at_s, *decided, known, fits, all_tested)
+    return Prepared(run, at_s, *decided, known, fits, all_tested, renyi_easy, renyi_hard)
 
 
 def step(
@@ -132,7 +140,7 @@ def step(
     """One report of each lane: secrets `x`, public times `at_s`, `m.uniforms` columns of `u`.
 
     Guarantee: what is released, given the run, is `cost * distance`-private in `x` (Lemma 1), and
-    `spent` in the new run never exceeds the budget of the window.
+    `spent` in the new run never exceeds the budget of the window, nor that of any limit.
     """
     return decide(m, prepare(m, run, at_s), x, u)
 
@@ -202,7 +210,11 @@ def decide(
     )
     ended = run.ended if all_fit else ~fits
     tested = None if prepared.all_tested and all_fit else np.less(threshold, np.inf)
-    after = _record(run, release, at_s, ended, tested, learnt, m.needs_history).frozen()
+    after = _record(run, release, at_s, ended, tested, learnt, m.needs_history)
+    if m.renyi is not None:
+        lost = np.where(fits, np.where(hard, prepared.renyi_hard, prepared.renyi_easy), 0.0)
+        after = after._replace(renyi_spent=m.renyi.add(run.renyi_spent, lost[:, None]))  # [S15]
+    after.frozen()
     if failure is not None:
         if paid is not None:
             paid(after)
@@ -280,7 +292,16 @@ def _record(
         hard_threshold=hard_threshold,
         tested_at_s=tested_at_s,
         learnt=learnt,
+        limit_bucket=run.limit_bucket,
+        limit_spent=_with_cost(run.limit_spent, cost),
+        limit_older=run.limit_older,
+        renyi_spent=run.renyi_spent,
     )
+
+
+def _with_cost(limit_spent: Floats, cost: Floats) -> Floats:
+    """What is spent of each limit with this cost, which counts in all of them."""
+    return limit_spent + cost[:, None] if limit_spent.shape[1] else limit_spent  # [S13]
 
 
 def _with_newest(history: Any, newest: Any, kept: Ints | None) -> Any:

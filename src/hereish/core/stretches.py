@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 
 from hereish.core.chunks import Reports
 from hereish.core.decision import LaplaceTest
+from hereish.core.ensemble import Ensemble
+from hereish.core.limits import LimitBuckets
 from hereish.core.noise_first import NoiseFirst
 from hereish.core.pacing import Paced
 from hereish.core.part_calls import OUR_SPACES, OURS
@@ -49,18 +51,28 @@ _PASSES = 8
 Uniforms: TypeAlias = Callable[[Ints, Ints, Prepared, Floats], Floats]
 
 
-def can_be_foreseen(m: PredictiveMechanism) -> bool:
+def is_lane_by_lane(m: PredictiveMechanism) -> bool:
     """Whether the mechanism has parts of ours alone.
 
     They are functions of what they are given, lane by lane. Others might count their calls.
     """
-    parts = [m.prediction, m.budget, m.window]
+    parts = [m.budget, m.window, *(limit.window for limit in m.limits)]
     parts += [part for part in (m.skip, m.remap) if part is not None]
+    members = m.prediction.members if type(m.prediction) is Ensemble else (m.prediction,)
     return (
-        all(type(part) in OURS and type(part) is not Lifted for part in parts)
+        all(type(part) in OURS and type(part) is not Lifted for part in (*parts, *members))
         and type(m.space) in OUR_SPACES
         and type(m.decider) in (LaplaceTest, NoiseFirst)
+    )
+
+
+def can_be_foreseen(m: PredictiveMechanism) -> bool:
+    """Whether public data tells which run is left by a report that repeats the last release."""
+    return (
+        is_lane_by_lane(m)
+        and type(m.prediction) is not Ensemble
         and m.memory == 1
+        and m.renyi is None
         and not m.learns_from_easy  # each guess that is accepted would change the run
     )
 
@@ -190,6 +202,8 @@ def _take(
     m: PredictiveMechanism, here: Run, rows: _Rows, reports: Reports, uniforms: Uniforms
 ) -> _Taken:
     """Step these reports of lanes that stand `here`."""
+    if m.limiter is not None:
+        rows = _until_next_bucket(m.limiter, rows, reports)
     at_s, x = reports.at(rows.step, rows.lane)
     head = prepare(m, here, at_s[rows.begins])
     if len(rows.place) > len(rows.begins):
@@ -205,13 +219,27 @@ def _take(
     return _Taken(rows, release, after, np.ones_like(rows.begins))
 
 
+def _until_next_bucket(limiter: LimitBuckets, rows: _Rows, reports: Reports) -> _Rows:
+    """Those of each lane before a bucket of a limit begins, which is not foreseen."""
+    bucket = limiter.buckets(reports.at(rows.step, rows.lane)[0])
+    same = (bucket == bucket[rows.begins[rows.owner]]).all(axis=1)
+    if np.count_nonzero(same) == len(same):
+        return rows
+    count = np.add.reduceat(same.astype(np.int64), rows.begins)  # times do not fall
+    return _Rows.of(rows.lane[rows.begins], rows.step[rows.begins], count)
+
+
 def _count_kept(rows: _Rows, foreseen: Run, after: Run) -> Ints:
     """How many of each lane were stepped from the run that the one before has left.
 
     The first was, and then each as long as what was foreseen is what the one before it has left.
     """
     wrong = np.zeros(len(rows.place), dtype=np.bool_)
-    for left, given in zip(after, foreseen, strict=True):
+    for name, left, given in zip(Run._fields, after, foreseen, strict=True):
+        if name == "limit_older" and left is given:  # only the first of a lane is no copy there
+            first = rows.begins[np.diff(rows.begins, append=len(wrong)) > 1]
+            wrong[first] |= _differ(left[first], given[first + 1])
+            continue
         wrong[:-1] |= _differ(left[:-1], given[1:])  # [S11]
     wrong[np.append(rows.begins[1:], len(wrong)) - 1] = True  # the last of each lane has no next
     last = np.flatnonzero(wrong)
@@ -251,7 +279,11 @@ def _foresee(
             _differ(spent, foreseen.spent).any() or _differ(tested_at_s, foreseen.tested_at_s).any()
         ):
             break
-        foreseen = foreseen._replace(spent=spent, tested_at_s=tested_at_s).frozen()
+        foreseen = foreseen._replace(
+            spent=spent,
+            tested_at_s=tested_at_s,
+            limit_spent=_spent_of_limits(here, head, rows, spent),
+        ).frozen()
         prepared = prepare(m, foreseen, at_s)
         cost, tested = _if_easy(prepared)
         if turn == 0 and type(m.budget) is Paced:
@@ -283,6 +315,17 @@ def _repeat_release(
     for field, first in zip(run, here, strict=True):
         field[rows.begins] = first
     return run.frozen()
+
+
+def _spent_of_limits(here: Run, head: Prepared, rows: _Rows, spent: Floats) -> Floats:
+    """What is spent of each limit if no bucket of it begins: what costs, costs in all of them."""
+    run = head.run
+    if not run.limit_spent.shape[1]:
+        return run.limit_spent[rows.owner]
+    # Exact: whole quanta.
+    limit_spent = run.limit_spent[rows.owner] + (spent - run.spent[rows.owner])[:, None]
+    limit_spent[rows.begins] = here.limit_spent
+    return np.asarray(limit_spent)
 
 
 def _if_easy(prepared: Prepared) -> tuple[Floats, Bools]:

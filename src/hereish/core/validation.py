@@ -17,6 +17,7 @@ from hereish.core.part_calls import call_part
 from hereish.core.run import NO_WINDOW, Run
 from hereish.core.spaces import find_point_outside
 from hereish.core.types import Bools, Floats, Ints, all_finite
+from hereish.core.windows import check_years
 from hereish.errors import ParameterError, PointError
 
 if TYPE_CHECKING:
@@ -154,7 +155,11 @@ def run_fault(m: PredictiveMechanism, run: Run) -> str | None:
         return wrong
     if _any(run.mechanism != m.number):
         return "it was made by another mechanism, or by one with other settings"
-    return _history_fault(m, run) or _budget_fault(m, run) or _window_fault(m, run)
+    try:
+        found = _history_fault(m, run) or _budget_fault(m, run) or _window_fault(m, run)
+        return found or _limits_fault(m, run)
+    except PointError as error:  # a window knows no such time, which the run says and no caller
+        return str(error)
 
 
 def _shape_fault(m: PredictiveMechanism, run: Run) -> str | None:
@@ -164,6 +169,10 @@ def _shape_fault(m: PredictiveMechanism, run: Run) -> str | None:
     shapes = {"values": (*lanes, m.memory, m.dim), "times_s": (*lanes, m.memory)}
     shapes["hards"] = shapes["times_s"]
     shapes["learnt"] = (*lanes, m.width)
+    limits, older = (0, 0) if m.limiter is None else (len(m.limiter), m.limiter.older)
+    shapes["limit_bucket"] = shapes["limit_spent"] = (*lanes, limits)
+    shapes["limit_older"] = (*lanes, older)
+    shapes["renyi_spent"] = (*lanes, int(m.renyi is not None))
     for name, value in zip(Run._fields, run, strict=True):
         kind, shape = _KINDS.get(name, _FLOAT), shapes.get(name, lanes)
         if type(value) is not np.ndarray or value.dtype != kind:  # masks are not looked at
@@ -175,7 +184,7 @@ def _shape_fault(m: PredictiveMechanism, run: Run) -> str | None:
 
 _FLOAT: np.dtype[Any] = np.dtype(np.float64)
 _KINDS: dict[str, np.dtype[Any]] = {
-    **dict.fromkeys(("reports", "easy", "window", "mechanism"), np.dtype(np.int64)),
+    **dict.fromkeys(("reports", "easy", "window", "mechanism", "limit_bucket"), np.dtype(np.int64)),
     **dict.fromkeys(("hards", "ended"), np.dtype(np.bool_)),
 }
 
@@ -203,6 +212,11 @@ def _history_fault(m: PredictiveMechanism, run: Run) -> str | None:
         return "what the prediction has learnt must be finite numbers"
     if m.tracker is None:
         return None
+    # `update` may need the local clock of each, and it comes after noise was drawn.
+    for told_s in (times, run.hard_at_s, run.tested_at_s):
+        known_s = told_s[told_s == told_s]
+        if known_s.size:
+            check_years(known_s.min(), known_s.max())
     wrong: str | None = call_part("prediction", m.tracker, m.tracker.find_fault, run.learnt)
     return wrong
 
@@ -210,12 +224,15 @@ def _history_fault(m: PredictiveMechanism, run: Run) -> str | None:
 def _budget_fault(m: PredictiveMechanism, run: Run) -> str | None:
     if _any((run.easy < 0) | (run.easy > run.reports)):
         return "easy reports must be some of all reports"
-    if _any(~((run.spent >= 0.0) & (run.spent <= m.bound.total))):
+    most = m.bound.total if m.renyi is None else math.inf  # the filter says below
+    if _any(~((run.spent >= 0.0) & (run.spent <= most))):
         return "it has spent less than nothing or more than the budget"
     if _any(np.not_equal(m.bound.quantised(run.spent), run.spent)):
         return "what it has spent is no sum of costs"
     if _any((run.reports > 0) & (run.at_s != run.at_s)):
         return "it has made reports, and released nothing"
+    if m.renyi is not None:
+        return m.renyi.fault(m.bound, run.spent, run.renyi_spent[:, 0])
     return None
 
 
@@ -231,6 +248,22 @@ def _window_fault(m: PredictiveMechanism, run: Run) -> str | None:
     if _any(window > run.window[some]):
         return "its last release lies in a later window than it says"
     return None
+
+
+def _limits_fault(m: PredictiveMechanism, run: Run) -> str | None:
+    if m.limiter is None:
+        return None
+    for name in ("limit_spent", "limit_older"):
+        numbers = getattr(run, name)
+        if not all_finite(numbers) or _any(np.not_equal(m.bound.quantised(numbers), numbers)):
+            return f"{name} is no sum of costs"
+    if _any((run.at_s != run.at_s)[:, None] & (run.limit_spent > 0.0)):
+        return "it has spent of a limit, and released nothing"
+    used: Bools = (run.reports > 0) | run.ended | (run.at_s == run.at_s)
+    # Of a history that was carried over from elsewhere no report is counted. A decision of a user's
+    # own may take nothing for noise.
+    paid = (run.reports > 0) & run.hards[:, 0] & (m.own_decision is not None)
+    return m.limiter.fault(run, m.bound.limits, run.at_s, used, paid)
 
 
 def _any(mask: Bools) -> bool:

@@ -1,7 +1,8 @@
 """Budget windows: when a fresh budget begins, and what a guarantee therefore covers.
 
 A reset is a decision, not a theorem: the budget bounds what one window tells, and n windows
-together tell up to n times as much. Windows depend on public time alone.
+together tell up to n times as much. So windows can be combined, with a budget each:
+`Day("Europe/Helsinki") & Days(30).within(math.log(1000))`. Windows depend on public time alone.
 """
 
 from __future__ import annotations
@@ -41,9 +42,81 @@ class Window(Protocol):
         ...
 
 
+class Combinable:
+    """A window that can be one of several, each with a budget of its own.
+
+    The first of them has the budget of the mechanism's `privacy`; the others are limits, and say
+    theirs: `Day("Europe/Helsinki") & Days(30).within(6.9) & Forever.within(13.8)`.
+    """
+
+    def within(self, level: float) -> Limit:
+        """The window with a budget: a level inside the radius of the mechanism's `privacy`."""
+        return Limit(self, positive("level", level))  # type: ignore[arg-type]  # they are windows
+
+    def __and__(self, other: Window | Limit) -> Nested:
+        return Nested(self) & other  # type: ignore[arg-type]  # they are windows
+
+
 @dataclass(frozen=True)
-class NoReset:
-    """One budget for ever."""
+class Limit:
+    """A window beside the first one, and its budget: a level inside the mechanism's radius."""
+
+    window: Window
+    level: float | None = None  # None: it was forgotten, and the mechanism will say so
+
+    def __post_init__(self) -> None:
+        if isinstance(self.window, (Limit, Nested)):
+            raise ParameterError(
+                "a limit is one window with one budget, found several: write them beside each "
+                "other, as in Day(zone) & Days(30).within(level) & Forever.within(level)"
+            )
+        if self.level is not None:
+            if isinstance(self.level, (bool, str)):
+                raise ParameterError(f"level must be a number, found {self.level!r}")
+            # A plain double: sums are compared with it, and narrower numbers would round them.
+            object.__setattr__(self, "level", positive("level", self.level))
+
+    def __and__(self, other: object) -> Nested:
+        raise ParameterError(
+            "the first of several windows has the budget of the mechanism's privacy, and none of "
+            "its own: write hereish.Day('Europe/Helsinki') & hereish.Days(30).within(level)"
+        )
+
+    def covers(self, bucket: int | None = None) -> str:
+        """What its budget covers, for people."""
+        return self.window.covers(bucket)
+
+
+@dataclass(frozen=True)
+class Nested:
+    """Several windows at once: one that has the mechanism's budget, and limits beside it."""
+
+    first: Window
+    limits: tuple[Limit, ...] = ()
+
+    def __and__(self, other: Window | Limit) -> Nested:
+        if isinstance(other, Nested):
+            raise ParameterError(
+                "windows are combined one by one, each but the first with a budget: found several "
+                "at once on the right of &"
+            )
+        limit = other if isinstance(other, Limit) else Limit(other)
+        if not callable(getattr(limit.window, "index", None)):
+            raise ParameterError(
+                f"windows are combined with windows, found {type(limit.window).__name__}"
+            )
+        return Nested(self.first, (*self.limits, limit))
+
+    def index(self, at_s: Floats) -> Ints | None:
+        return self.first.index(at_s)
+
+    def covers(self, index: int | None = None) -> str:
+        return self.first.covers(index)
+
+
+@dataclass(frozen=True)
+class NoReset(Combinable):
+    """One budget for ever. `Forever` is one of these."""
 
     def index(self, at_s: Floats) -> Ints | None:
         return None
@@ -55,8 +128,12 @@ class NoReset:
         return "all reports together"
 
 
+Forever = NoReset()
+"""One budget for ever, as a limit beside others: `Day("UTC") & Forever.within(13.8)`."""
+
+
 @dataclass(frozen=True)
-class Every:
+class Every(Combinable):
     """A fresh budget each `duration`, counted from the start of 1970 in UTC."""
 
     duration: timedelta
@@ -91,7 +168,7 @@ class Every:
 
 
 @dataclass(frozen=True)
-class Day:
+class Day(Combinable):
     """A fresh budget each calendar day of a time zone (an IANA name, such as Europe/Helsinki)."""
 
     time_zone: str
@@ -109,8 +186,12 @@ class Day:
 
     def start_s(self, at_s: Floats) -> Floats:
         """When the day of each time began."""
+        return self.span_s(at_s)[0]
+
+    def span_s(self, at_s: Floats) -> tuple[Floats, Floats]:
+        """When the day of each time begins and ends."""
         days, place = self._find(at_s)
-        return days.starts_s[place]
+        return days.starts_s[place], days.starts_s[place + 1]
 
     def _find(self, at_s: Floats) -> tuple[_Days, Ints]:
         """A table of days, and the place of each time's day in it."""
@@ -139,7 +220,7 @@ class Day:
 
 
 @dataclass(frozen=True)
-class Month:
+class Month(Combinable):
     """A fresh budget each calendar month of a time zone (an IANA name, such as Europe/Helsinki)."""
 
     time_zone: str
@@ -244,8 +325,36 @@ def _midnight_s(zone: str, day: int) -> float:
     return midnight.timestamp()
 
 
+def split_windows(
+    window: Window | str | timedelta | None,
+) -> tuple[Window, tuple[Limit, ...]]:
+    """What callers may write for a window as the first one, and the limits beside it."""
+    if not isinstance(window, Nested):
+        return as_window(window), ()
+    check_limits(window.limits)
+    first, before = split_windows(window.first)  # which may be several itself
+    return first, (*before, *window.limits)
+
+
+def check_limits(limits: tuple[Limit, ...]) -> None:
+    """Refuse a limit without a budget."""
+    for limit in limits:
+        if not isinstance(limit, Limit):
+            raise ParameterError(f"limits must be hereish.Limit, found {type(limit).__name__}")
+        if limit.level is None:
+            raise ParameterError(
+                f"a budget is missing for {limit.covers()}: each window beside the first needs "
+                "one, such as hereish.Days(30).within(math.log(1000))"
+            )
+
+
 def as_window(window: Window | str | timedelta | None) -> Window:
     """What callers may write for a window, as a window."""
+    if isinstance(window, Limit):
+        raise ParameterError(
+            "the budget of the first window, or the only one, is that of the mechanism's privacy: "
+            "leave out within"
+        )
     if window is None or window == "none":
         return NoReset()
     if isinstance(window, timedelta):

@@ -75,8 +75,8 @@ def leaves(state: Any) -> Iterator[Any]:
 
 
 def as_state(run: Run) -> dict[str, Any]:
-    fields = run._asdict().items()
-    return {name: part[0].tolist() for name, part in fields if name not in ("mechanism", "learnt")}
+    fields = run._asdict().items()  # without those of parts that the mechanism does not have
+    return {name: part[0].tolist() for name, part in fields if part.size and name != "mechanism"}
 
 
 def halfway(past: Sequence[Past], at_s: float) -> Sequence[float] | None:

@@ -6,6 +6,7 @@ A saved state or run is taken if it could have been made by the mechanism, and r
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import math
 import threading
@@ -289,3 +290,45 @@ def test_times_that_are_none_are_refused() -> None:
         with pytest.raises(PointError):
             session.report((60.0, 25.0), at)
         assert session.spent == 0.0
+
+
+PREDICTIONS = {
+    "places": hereish.PlaceMemory(hereish.Sphere(), "Europe/Helsinki"),
+    "mobility": hereish.Mobility(hereish.Sphere(), "Europe/Helsinki"),
+}
+NO_YEARS = [  # the last release, and the last hard one
+    *((-9e10, -9.1e10), (-6e9, -9e10), (9e10, 8e10), (-9.9e10, -1e11)),
+    (START.timestamp(), -9e10),
+]
+
+
+@pytest.mark.parametrize("prediction", PREDICTIONS)
+@pytest.mark.parametrize("window", [hereish.Hours(24), Day("UTC"), NoReset()])
+@pytest.mark.parametrize("told", NO_YEARS)
+def test_a_tracker_is_given_no_times_of_which_it_can_tell_no_clock(
+    told: tuple[float, float], window: hereish.Window, prediction: str
+) -> None:
+    """It needs them after noise was drawn, and would fail for hard reports alone."""
+    m = hereish.whole_day(PRIVACY, prediction=PREDICTIONS[prediction], window=Day("UTC"))
+    m = dataclasses.replace(m, window=window)
+    session = used(m)
+    state = json.loads(json.dumps(session.to_state()))
+    last_s, hard_s = told
+    state["run"] |= {"times_s": [last_s], "hard_at_s": hard_s, "tested_at_s": hard_s}
+    with pytest.raises(StateError, match="years 1800 to 2500"):
+        Session.from_state(m, state)
+    run = session.run._replace(
+        times_s=np.array([[last_s]]), hard_at_s=np.array([hard_s]), tested_at_s=np.array([hard_s])
+    )
+    at_s = (START + timedelta(days=1)).timestamp()
+    for place in (session.run.value[0], session.run.value[0] + [0.3, 0.0]):  # easy, and hard
+        with pytest.raises(ParameterError, match="years 1800 to 2500"):
+            sanitize(m, [place], [at_s], [0, 1], run=run)
+
+
+def test_times_that_no_window_knows_are_a_fault_of_the_state() -> None:
+    m = MECHANISMS["utility by day"]
+    state = json.loads(json.dumps(used(m).to_state()))
+    state["run"] |= {"times_s": [-9e10], "hard_at_s": -9e10, "tested_at_s": -9e10}
+    with pytest.raises(StateError, match="years 1800 to 2500"):
+        Session.from_state(m, state)

@@ -28,6 +28,15 @@ MECHANISMS = {
     "predict": hereish.fixed_rate(PRIVACY, 30, on_exhausted="predict"),
     "skip": hereish.fixed_utility(PRIVACY, 3000, skip=SKIP),
     "windows": hereish.fixed_rate(PRIVACY, 10, skip=SKIP, window=timedelta(hours=5)),
+    "limits": hereish.fixed_rate(
+        PRIVACY,
+        10,
+        skip=SKIP,
+        window=hereish.Every(timedelta(hours=5))
+        & hereish.Hours(7).within(math.log(12))
+        & hereish.Forever.within(math.log(200)),
+    ),
+    "rolling": hereish.fixed_utility(PRIVACY, 3000, window=hereish.Hours(7)),
     "memory": hereish.fixed_utility(PRIVACY, 3000, prediction=hereish.lift(third, memory=3)),
 }
 

@@ -1,11 +1,14 @@
 """What every prediction keeps, whichever it is: it sees public data alone, and the same bits.
 
 Live, in batch, in pieces and after a restart; the same for two people who were forced to the same
-releases; with the same few numbers per lane for ever. Exactly enumerated: test_lemma1_predictions.
+releases; with the same few numbers per lane for ever. On every space that they work on: line,
+plane, sphere, city blocks, vectors and roads. Exactly enumerated in test_lemma1_predictions, and on
+vectors and roads in test_lemma1_vectors and test_lemma1_on_roads.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from dataclasses import dataclass
@@ -16,6 +19,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hereish
+import hereish.domains
+import hereish.roads
 from hereish import (
     BudgetExhaustedError,
     KeyedDraws,
@@ -27,15 +33,25 @@ from hereish import (
     sanitize,
 )
 from hereish.core import batch
+from hereish.core.prediction import FunctionPrediction
 from hereish.core.step import decide, prepare
 from hereish.core.types import Bools, Floats
 from hereish.testing import FixedDraws
-from tests.support.courses import PREDICTIONS, SPACES, cases, mechanisms, travellers
+from tests.support.courses import PREDICTIONS, SPACES, cases, domains, mechanisms, travellers
 from tests.support.whole_days import live, uniforms
 
 CASES = cases()
-LENGTHS = [0, 1, 60, 2, 45, 90, 3]
+LENGTHS = [0, 1, 60, 2, 45, 90, 50]  # the last among the streets of `courses`
+# Of each prediction one case: the sphere's, or that of the space that it is for.
+ONE_EACH = [
+    *(f"{name}, sphere, noise first" for name in [*PREDICTIONS, "roads"]),
+    *(f"{name}, noise first" for name in ("places, manhattan", "follow, vector l1")),
+    *("parrot, vector l2, noise first", "roads, road network, laplace test"),
+    "daily profile, vector of one, noise first",
+    *domains(),
+]
 KEY = bytes(range(32))
+MODULES = (hereish, hereish.domains, hereish.roads)
 
 
 def same(one: Sanitized, other: Sanitized) -> bool:
@@ -57,7 +73,7 @@ def test_live_pieces_and_other_cuts_give_the_bits_of_the_batch(
     out = sanitize(m, *data, uniforms=u, run=m.run(len(LENGTHS)))
     assert out.run is not None
     assert {"hard", "easy"} <= set(out.kind)
-    for trace in (1, 2, 5):
+    for trace in (1, 2, 5, 6):
         rows = data.rows(trace)
         session = m.session(draws=FixedDraws(u[rows]))
         value, cost, kind = live(session, data.points[rows], data.at_s[rows])
@@ -153,6 +169,17 @@ def test_guesses_and_what_is_learnt_follow_from_releases_alone(case: str) -> Non
     assert guessed_alike(CASES[case])
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case.startswith("roads")])
+def test_travellers_are_led_along_the_streets(case: str) -> None:
+    """What the cases of roads are worth: some guesses that passed are another than the last."""
+    m = CASES[case]
+    data = travellers(m.space, LENGTHS)
+    out = sanitize(m, *data, uniforms=uniforms(m, len(data.at_s)))
+    rows = data.rows(6)
+    moved = (np.diff(out.value[rows], axis=0) != 0.0).any(axis=1)
+    assert (moved & (out.kind[rows][1:] == "easy")).any()
+
+
 def test_a_prediction_that_has_the_secret_from_elsewhere_is_found_out() -> None:
     seen: list[Floats] = []
 
@@ -202,11 +229,9 @@ def growth_of(m: PredictiveMechanism) -> tuple[float, bool]:
     return max(late) / max(early), max(sizes[-20:]) < 1.2 * max(sizes[5:25])
 
 
-@pytest.mark.parametrize("name", PREDICTIONS)
-def test_a_report_takes_the_same_work_and_space_after_many(name: str) -> None:
-    space = SPACES["sphere"]
-    m = mechanisms(PREDICTIONS[name](space), space)["noise first"]
-    growth, same_size = growth_of(m)
+@pytest.mark.parametrize("case", ONE_EACH)
+def test_a_report_takes_the_same_work_and_space_after_many(case: str) -> None:
+    growth, same_size = growth_of(CASES[case])
     assert growth < 1.1
     assert same_size
 
@@ -223,6 +248,28 @@ def test_work_that_grows_would_show() -> None:
             return run.value
 
     assert growth_of(mechanisms(Hoarding(), SPACES["plane"])["noise first"])[0] > 1.5
+
+
+def shipped(*names: str) -> set[type]:
+    """The public classes of hereish that have all of these, but for protocols and adapters."""
+    public = [getattr(module, name) for module in MODULES for name in module.__all__]
+    return {
+        one
+        for one in public
+        if isinstance(one, type)
+        and all(callable(getattr(one, name, None)) or name in vars(one) for name in names)
+        and not (getattr(one, "_is_protocol", False) or inspect.isabstract(one))
+    } - {FunctionPrediction}
+
+
+def test_every_part_that_is_shipped_is_among_the_cases() -> None:
+    """One that is added and forgotten here fails."""
+    assert {type(m.space) for m in CASES.values()} == shipped("c_noise", "distance", "snap")
+    assert {type(m.prediction) for m in CASES.values()} == {
+        one for one in shipped("__call__") if {"memory", "needs_history"} <= set(dir(one))
+    }
+    built = {name for name in hereish.domains.__all__ if not name[0].isupper()}
+    assert built == {"count_space", "dashboard", "smart_meter", "stream"}, "as `courses` has them"
 
 
 @pytest.mark.parametrize("name", PREDICTIONS)

@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 
 from hereish import (
     Every,
+    Forever,
+    Hours,
     KeyedDraws,
     NoReset,
     PartError,
@@ -54,7 +56,7 @@ def mechanisms(place: str) -> dict[str, PredictiveMechanism]:
     space = SPACES[place]
     paying: dict[str, Any] = {"gamma": 2.0, "prediction_rate": 0.8, "space": space}
     accuracy_m = 30.0 * space.c_noise(0.9) / PRIVACY.eps_per_m
-    hourly = Every(timedelta(hours=1))
+    hourly, limit = Every(timedelta(hours=1)), Hours(5).within(1.5 * PRIVACY.level)
     built = presets(space) | {
         "utility": fixed_utility(PRIVACY, accuracy_m, window=ST_JOHNS, **paying),
         "utility, skip": fixed_utility(
@@ -64,6 +66,8 @@ def mechanisms(place: str) -> dict[str, PredictiveMechanism]:
         "rate, skip": fixed_rate(PRIVACY, 60, skip=SkipBySpeed(30.0), **paying),
         "rate for ever": fixed_rate(PRIVACY, 400, **paying),
         "independent": independent(PRIVACY, reports=9, window=hourly, space=space),
+        "limits": fixed_rate(PRIVACY, 40, window=hourly & limit & Forever.within(9.0), **paying),
+        "rolling": fixed_rate(PRIVACY, 40, window=Hours(2), **paying),
     }
     later = {f"{name}, predict": replace(m, on_exhausted="predict") for name, m in built.items()}
     return built | later

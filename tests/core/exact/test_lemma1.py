@@ -29,6 +29,7 @@ from hereish import (
     Plan,
     PredictiveMechanism,
     Privacy,
+    Rolling,
     Run,
     SkipBySpeed,
     lift,
@@ -73,6 +74,7 @@ def between(past: Sequence[Past], at_s: float) -> list[float] | None:
 SKIP = SkipBySpeed(kmh=3.6)
 SKIP_TESTED = SkipBySpeed(kmh=3.6, limit_m=2.0, since="tested")
 BY_WINDOW = Every(timedelta(seconds=100))
+ROLLING, TWO_WINDOWS = Rolling(timedelta(seconds=130)), 6.5  # a third report needs an easy one
 MECHANISMS: dict[str, tuple[PredictiveMechanism, list[float]]] = {
     "fixed utility": (PredictiveMechanism(AMPLE, UTILITY, SPACE), MINUTES),
     "fixed rate": (PredictiveMechanism(AMPLE, RATE, SPACE), MINUTES),
@@ -83,6 +85,12 @@ MECHANISMS: dict[str, tuple[PredictiveMechanism, list[float]]] = {
     "predict": (PredictiveMechanism(TIGHT, UTILITY, SPACE, on_exhausted="predict"), MINUTES),
     "stop, skip": (PredictiveMechanism(Privacy(5.6, 1.0), RATE, SPACE, skip=SKIP), BURSTS),
     "windows": (PredictiveMechanism(Privacy(5, 1), UTILITY, SPACE, window=BY_WINDOW), MINUTES),
+    "two windows": (
+        PredictiveMechanism(
+            Privacy(5, 1), UTILITY, SPACE, window=BY_WINDOW & ROLLING.within(TWO_WINDOWS)
+        ),
+        MINUTES,
+    ),
     "wild": (PredictiveMechanism(Privacy(4, 1), wild, SPACE, on_exhausted="predict"), MINUTES),
     "longer memory": (PredictiveMechanism(AMPLE, RATE, SPACE, lift(between, memory=2)), MINUTES),
     "claim factor": (PredictiveMechanism(AMPLE, UTILITY, Places(4, 1.0, 2.0, 0.5)), MINUTES),
@@ -98,16 +106,24 @@ def test_every_run_is_as_private_as_its_released_costs_say(name: str) -> None:
     assert excess <= TOLERANCE
     # The bound is met, not only kept: with any less noise than there is the check would fail.
     assert share > 1.0 - TOLERANCE
-    windows = np.zeros(STEPS) if name != "windows" else np.floor(np.array(at_s) / 100.0)
+    windowed = name in ("windows", "two windows")
+    windows = np.floor(np.array(at_s) / 100.0) if windowed else np.zeros(STEPS)
     for costs in runs.field("cost"):
         for window in set(windows):
             assert sum(map(Fraction, costs[windows == window])) <= Fraction(m.privacy.eps_per_m)
+        for end in at_s if name == "two windows" else ():
+            any_130_s = (np.array(at_s) <= end) & (np.array(at_s) >= end - 130.0)
+            assert sum(map(Fraction, costs[any_130_s])) <= Fraction(TWO_WINDOWS)
 
 
 def test_the_cases_reach_what_they_are_meant_to_reach() -> None:
     runs = {name: all_runs(*case) for name, case in MECHANISMS.items()}
-    for name in ("stop", "stop, skip", "windows"):
+    for name in ("stop", "stop, skip", "windows", "two windows"):
         assert (runs[name].field("released") == 0.0).any(), "not releasing is an outcome too"
+    refused = {name: runs[name].field("released") == 0.0 for name in ("windows", "two windows")}
+    assert refused["windows"].sum() < refused["two windows"].sum(), "the limit refuses some"
+    assert refused["two windows"][:, -1].any()
+    assert not refused["two windows"][:, -1].all()
     assert (runs["predict"].field("released") == 1.0).all()
     for name in ("predict", "skip since hard", "skip since tested", "stop, skip"):
         free = (runs[name].field("released") == 1.0) & (runs[name].field("threshold") == np.inf)

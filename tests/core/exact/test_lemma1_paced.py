@@ -79,6 +79,7 @@ class Mean(Tracker):
 
 MECHANISMS = {
     "paced": (build(), HALF_HOURS),
+    "known places": (build(prediction=replace(MEMORY, finest_m=1.5)), HALF_HOURS),
     "four places, coarse grid": (build(space=Places(4, grid=3)), HALF_HOURS),
     "by reports": (build(paced(reports=3, per_report=0.5)), HALF_HOURS),
     "by reports, for ever": (

@@ -17,8 +17,10 @@ from hereish import (
     LaplaceTest,
     Line,
     Linear,
+    Mobility,
     NoiseFirst,
     Parrot,
+    PlaceMemory,
     Plan,
     Prediction,
     PredictiveMechanism,
@@ -35,10 +37,21 @@ LINE = Line()  # they work on any one number
 PREDICTIONS: dict[str, Prediction] = {
     "linear": Linear(LINE, points=3, turn=1.2, sure=0.1),
     "filter": Filter(LINE, speed=0.2, agility=1e-4, sure=0.1, turn=1.5),
+    "mobility": Mobility(
+        *(LINE, "UTC", 3),
+        reach=1.0,
+        blur=0.1,
+        habit=0.1,
+        moves=0.1,
+        sure=1.0,
+        silence_s=1.0,
+        stay_s=1.0,
+    ),
 }
-MOVING = tuple(PREDICTIONS.values())
+MOVING = (PREDICTIONS["linear"], PREDICTIONS["filter"])
 PREDICTIONS["ensemble"] = Ensemble(LINE, (*MOVING, Parrot()), lead=1.0)
 PREDICTIONS["paper's ensemble"] = Ensemble(LINE, (*MOVING, Parrot()), rule="asked")
+PREDICTIONS["places"] = PlaceMemory(LINE, places=2, reach=2.0, silence_s=5.0)  # which are asked for
 
 
 def plan(run: Run, at_s: Floats, /) -> Plan:

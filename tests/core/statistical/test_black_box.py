@@ -12,21 +12,14 @@ from scipy.special import ndtri
 from scipy.stats import binom
 
 import hereish
+from hereish.audit.bounds import ALPHA, loss_at_least, share_at_least, share_at_most
+from hereish.audit.geometry import Flat, Globe
+from hereish.audit.learnt_score import learn
+from hereish.audit.pair_audit import Pair, ReleasedRuns, Score, audit_pair
 from hereish.core.types import Floats
-from tests.support.black_box import (
-    ALPHA,
-    Pair,
-    Released,
-    Score,
-    audit,
-    loss_at_least,
-    share_at_least,
-    share_at_most,
-)
 from tests.support.compass import CLAIM, RADIUS_M, seen_from, walk
 from tests.support.laws import uniforms
-from tests.support.learnt_score import learn
-from tests.support.published_law import Flat, Globe, in_batch, law, on_globe, on_plane, times
+from tests.support.published_law import in_batch, law, on_globe, on_plane, times
 
 LOOSE = 0.05
 
@@ -53,18 +46,18 @@ def test_what_never_happens_and_what_always_does_are_no_evidence() -> None:
     assert loss_at_least(1000, 0, 1000, ALPHA) > 4.0
 
 
-def _answers(truth: float, seed: int) -> Callable[[Floats], Released]:
+def _answers(truth: float, seed: int) -> Callable[[Floats], ReleasedRuns]:
     """Randomised response, no part of hereish: two answers that are true with this chance.
 
     Places are 0 and 1, and an answer costs its exact loss, so the claim is attained.
     """
     seeds = iter(range(seed, seed + 10**9))
 
-    def mechanism(traces: Floats) -> Released:
+    def mechanism(traces: Floats) -> ReleasedRuns:
         true = uniforms(next(seeds), len(traces), 2) < truth
         value = np.where(true[:, :, None], traces, 1.0 - traces)
         cost = np.full(true.shape, math.log(truth / (1.0 - truth)))
-        return Released(value, np.zeros(true.shape, dtype=np.int64), cost)
+        return ReleasedRuns(value, np.zeros(true.shape, dtype=np.int64), cost)
 
     return mechanism
 
@@ -73,7 +66,7 @@ ZERO, ONE = np.zeros((2, 1)), np.ones((2, 1))
 APART = Pair(ZERO, ONE, np.ones(2), Flat())
 
 
-def _zeros(pair: Pair, of_x: Released, of_other: Released, /) -> Score[Released]:
+def _zeros(pair: Pair, of_x: ReleasedRuns, of_other: ReleasedRuns, /) -> Score[ReleasedRuns]:
     return lambda released: -released.value.sum(axis=(1, 2))
 
 
@@ -84,20 +77,20 @@ def test_a_true_claim_is_refuted_as_rarely_as_stated() -> None:
     """
     mechanism, loss = _answers(0.75, 10_000), 2 * math.log(3)
     refuted = sum(
-        audit(mechanism, APART, {"law": _zeros}, claim=loss, runs=2000, alpha=LOOSE).refuted
+        audit_pair(mechanism, APART, {"law": _zeros}, claim=loss, runs=2000, alpha=LOOSE).refuted
         for _ in range(300)
     )
     assert refuted <= 300 * LOOSE
 
 
-def _coins(seed: int) -> Callable[[Floats], Released]:
+def _coins(seed: int) -> Callable[[Floats], ReleasedRuns]:
     """Releases numbers that have nothing to do with the trace, for free."""
     seeds = iter(range(seed, seed + 10**9))
 
-    def mechanism(traces: Floats) -> Released:
+    def mechanism(traces: Floats) -> ReleasedRuns:
         value = uniforms(next(seeds), len(traces), 2)
         free = np.zeros_like(value)
-        return Released(value[:, :, None], free.astype(np.int64), free)
+        return ReleasedRuns(value[:, :, None], free.astype(np.int64), free)
 
     return mechanism
 
@@ -109,7 +102,7 @@ def test_learning_from_noise_convicts_nobody() -> None:
     """
     coins = _coins(20_000)
     refuted = sum(
-        audit(coins, APART, {"learnt": learn}, claim=0.0, runs=2000, alpha=LOOSE).refuted
+        audit_pair(coins, APART, {"learnt": learn}, claim=0.0, runs=2000, alpha=LOOSE).refuted
         for _ in range(60)
     )
     assert refuted <= 60 * LOOSE
@@ -121,7 +114,7 @@ def test_learning_from_noise_convicts_nobody() -> None:
 
 def test_a_claim_that_is_false_by_a_twentieth_is_refuted() -> None:
     """100,000 runs, alpha = 1e-6: the loss is 2 ln 3, and the bound reaches 0.95 of it."""
-    found = audit(_answers(0.75, 30_000), APART, {"learnt": learn}, claim=2.09, runs=100_000)
+    found = audit_pair(_answers(0.75, 30_000), APART, {"learnt": learn}, claim=2.09, runs=100_000)
     assert 0.95 * 2 * math.log(3) < found.loss < 2 * math.log(3)
     assert found.refuted
 

@@ -18,12 +18,13 @@ import pytest
 
 import hereish
 from hereish import Line, Past, Plane, PredictiveMechanism, Privacy, SkipBySpeed
+from hereish.audit.bounds import ALPHA, loss_at_least
+from hereish.audit.learnt_score import learn
+from hereish.audit.pair_audit import Pair, PairAudit, audit_pair
 from hereish.core.randomness import Draws
 from hereish.core.types import Floats
 from tests.support.audited_parts import OnePlace, SamePlan
-from tests.support.black_box import ALPHA, Audit, Pair, audit, loss_at_least
 from tests.support.compass import RADIUS_M
-from tests.support.learnt_score import learn
 from tests.support.published_law import (
     Guesses,
     always,
@@ -64,8 +65,8 @@ def plane(x: Trace, other: Trace) -> Pair:
     return on_plane(np.array(x, dtype=np.float64), np.array(other, dtype=np.float64))
 
 
-def _audited(case: Case, draws: Draws) -> Audit:
-    return audit(
+def _audited(case: Case, draws: Draws) -> PairAudit:
+    return audit_pair(
         in_batch(case.m, times(len(case.pair.x)), draws),
         case.pair,
         {"law": law(case.guesses), "learnt": learn},
@@ -74,7 +75,7 @@ def _audited(case: Case, draws: Draws) -> Audit:
     )
 
 
-def _check(found: Audit, reach: float) -> None:
+def _check(found: PairAudit, reach: float) -> None:
     assert not found.refuted, found.worst
     sharpest = max(f.loss / f.claim for f in found.findings if f.claim > 0.01)
     assert sharpest >= reach, f"the audit sees {sharpest:.3f} of a claim, not {reach}"
@@ -265,7 +266,7 @@ def test_so_it_is_with_the_randomness_that_users_get() -> None:
 def test_so_it_is_in_live_sessions() -> None:
     """3,000 sessions for each trace."""
     case = TESTS["plane"]
-    found = audit(
+    found = audit_pair(
         live(case.m, times(2), hereish.SeededDraws(1005)),
         case.pair,
         {"law": law(case.guesses), "learnt": learn},

@@ -17,13 +17,16 @@ import pytest
 
 import hereish
 from hereish import LaplaceTest, Line, Plane, Privacy, SeededDraws, Sphere
+from hereish.audit.controls import EastOnly, UnderpaidTest
+from hereish.audit.learnt_score import learn
+from hereish.audit.mechanisms import PlannedRuns
+from hereish.audit.pair_audit import Pair, PairAudit, ReleasedRuns, audit_pair
 from hereish.core.decision import TestThenNoise
 from hereish.core.randomness import Draws
 from hereish.core.spaces import Space
 from hereish.core.types import Floats
 from tests.support.audited_parts import (
     EastHalf,
-    EastOnly,
     EndingNoise,
     GaussianNoise,
     NoiseInDegrees,
@@ -32,13 +35,10 @@ from tests.support.audited_parts import (
     SmallNoise,
     SmallNoiseOnLine,
     TellTale,
-    UnderpaidTest,
     UsedTwice,
 )
-from tests.support.black_box import Audit, Pair, Released, audit
 from tests.support.compass import RADIUS_M
-from tests.support.learnt_score import learn
-from tests.support.published_law import Planned, budget_claim, in_batch, on_globe, on_plane, times
+from tests.support.published_law import budget_claim, in_batch, on_globe, on_plane, times
 
 RUNS, ONE_STEP_RUNS = 120_000, 240_000
 PRIVACY = Privacy(level=math.log(10), radius_m=100)
@@ -57,11 +57,11 @@ def _pair(x: Trace, other: Trace, globe: bool = False) -> Pair:
 
 def _audited(
     m: hereish.PredictiveMechanism, pair: Pair, draws: Draws | None = None, windows: int = 1
-) -> Audit:
+) -> PairAudit:
     mechanism = in_batch(m, times(len(pair.x)), draws or SeededDraws(2001))
     claim = budget_claim(m, pair, windows)
     runs = RUNS if len(pair.x) > 1 else ONE_STEP_RUNS
-    return audit(mechanism, pair, {"learnt": learn}, claim=claim, runs=runs)
+    return audit_pair(mechanism, pair, {"learnt": learn}, claim=claim, runs=runs)
 
 
 def _one(space: Space) -> hereish.PredictiveMechanism:
@@ -159,12 +159,12 @@ TOLD: dict[str, Callable[[Places], hereish.PredictiveMechanism]] = {
 def test_a_part_that_was_told_the_secret_is_caught(told: str) -> None:
     pair, draws = _pair([(0, 0)] * 3, [(50, 0)] * 3), SeededDraws(2002)
 
-    def mechanism(traces: Floats) -> Planned:
+    def mechanism(traces: Floats) -> PlannedRuns:
         m = TOLD[told](tuple(map(tuple, traces[0].tolist())))
         return in_batch(m, times(3), draws)(traces)
 
     claim = PRIVACY.eps_per_m * 50
-    found = audit(mechanism, pair, {"learnt": learn}, claim=claim, runs=RUNS)
+    found = audit_pair(mechanism, pair, {"learnt": learn}, claim=claim, runs=RUNS)
     assert found.refuted == (told != "nobody"), found.worst
 
 
@@ -190,10 +190,10 @@ def test_releases_that_are_not_booked_are_caught() -> None:
     pair = _pair([(0.0,)] * 2, [(100.0,)] * 2)
     honest = in_batch(m, times(2), SeededDraws(2004))
 
-    def hidden(traces: Floats) -> Released:
+    def hidden(traces: Floats) -> ReleasedRuns:
         out = honest(traces)
-        return Released(out.value, out.kind, out.cost * [1.0, 0.0])
+        return ReleasedRuns(out.value, out.kind, out.cost * [1.0, 0.0])
 
-    found = audit(hidden, pair, {"learnt": learn}, claim=budget_claim(m, pair), runs=RUNS)
+    found = audit_pair(hidden, pair, {"learnt": learn}, claim=budget_claim(m, pair), runs=RUNS)
     assert found.refuted
     assert found.loss < budget_claim(m, pair)

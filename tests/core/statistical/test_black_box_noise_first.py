@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 from hereish import Line, NoiseFirst, Plane, PredictiveMechanism, Privacy, SeededDraws, Sphere
+from hereish.audit.learnt_score import learn
+from hereish.audit.pair_audit import Pair, PairAudit, audit_pair
 from hereish.core.spaces import Space
 from tests.support.audited_parts import (
     DrawnAgain,
@@ -25,9 +27,7 @@ from tests.support.audited_parts import (
     SamePlan,
     UnderpaidNoiseFirst,
 )
-from tests.support.black_box import Audit, Pair, audit
 from tests.support.compass import RADIUS_M
-from tests.support.learnt_score import learn
 from tests.support.published_law import (
     Guesses,
     always,
@@ -77,8 +77,8 @@ def plane(x: Trace, other: Trace) -> Pair:
     return on_plane(np.array(x, dtype=np.float64), np.array(other, dtype=np.float64))
 
 
-def audited(m: PredictiveMechanism, case: Case, seed: int) -> Audit:
-    return audit(
+def audited(m: PredictiveMechanism, case: Case, seed: int) -> PairAudit:
+    return audit_pair(
         in_batch(m, times(len(case.pair.x)), SeededDraws(seed)),
         case.pair,
         {"law": noise_first_law(case.guesses), "learnt": learn},
@@ -112,7 +112,7 @@ CASES = {
 
 
 @cache
-def audit_without_fault(name: str) -> Audit:
+def audit_without_fault(name: str) -> PairAudit:
     """Of `NoiseFirst` as it is. Several faults stand beside the same one."""
     case = (CASES | WITH_A_FAULT_ALONE)[name]
     return audited(case.mechanism(NoiseFirst()), case, 3001)
