@@ -21,6 +21,7 @@ from sqlalchemy.pool import NullPool
 
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.noise_first import NoiseFirst
+from hereish.core.rolling import Rolling
 from hereish.core.run import Run
 from hereish.core.step import prepare
 from hereish.core.types import Kind, PerLane
@@ -86,6 +87,7 @@ class _Row(NamedTuple):
     window: int | None
     policy_id: int
     device: str
+    full_limit: int | None = None
 
 
 class _User(NamedTuple):
@@ -105,6 +107,7 @@ def audit(where: GatewayPaths, told: Iterable[Told]) -> Counts:
     fullest = 0.0
     for name, user in found.items():
         _replay(name, user)
+        _check_limits(name, user.mechanism, [(row.at_s, row.cost) for row in user.rows])
         for row in user.rows:
             spent[name, row.window].append(row.cost)
             if row.kind == Kind.NONE:
@@ -137,11 +140,15 @@ def within_budget(where: GatewayPaths, told: Iterable[Told]) -> float:
     """
     found = _read(where)
     costs: dict[tuple[str, int | None], set[tuple[Any, ...]]] = defaultdict(set)
+    paid_by: dict[str, set[tuple[Any, ...]]] = defaultdict(set)
     for report in told:
         window = _number(found[report.user].mechanism, report.at_s)
-        costs[report.user, window] |= {
-            (report.at_s, _release(answer)) for answer in report.answers if answer["cost"]
-        }
+        paid = {(report.at_s, _release(answer)) for answer in report.answers if answer["cost"]}
+        costs[report.user, window] |= paid
+        paid_by[report.user] |= paid
+    for name, releases in paid_by.items():
+        costs_at = [(at_s, release[RELEASE.index("cost")]) for at_s, release in sorted(releases)]
+        _check_limits(name, found[name].mechanism, costs_at)
     fullest = 0.0
     for (name, window), releases in costs.items():
         budget = found[name].mechanism.privacy.eps_per_m
@@ -149,6 +156,17 @@ def within_budget(where: GatewayPaths, told: Iterable[Told]) -> float:
         _hold(spent <= budget, f"the answers of {name} cost too much in window {window}")
         fullest = max(fullest, spent / budget)
     return fullest
+
+
+def _check_limits(name: str, m: PredictiveMechanism, paid: list[tuple[float, float]]) -> None:
+    """No window of a limit holds more than its budget, wherever it begins."""
+    for limit, total in zip(m.limits, m.bound.limits, strict=True):
+        begins, length_s = paid[:1], math.inf
+        if isinstance(limit.window, Rolling):
+            begins, length_s = paid, limit.window.duration.total_seconds()
+        for begin_s, _ in begins:
+            inside = (cost for at_s, cost in paid if begin_s <= at_s <= begin_s + length_s)
+            _hold(math.fsum(inside) <= total, f"{name} spent too much in {limit.covers()}")
 
 
 def _hold(right: bool, words: str) -> None:
@@ -255,6 +273,7 @@ def _after(m: PredictiveMechanism, run: Run, row: _Row, planned: list[float]) ->
         reports=run.reports + 1,
         easy=run.easy + (not hard),
         spent=run.spent + row.cost,
+        limit_spent=run.limit_spent + row.cost,
     )
 
 

@@ -4,6 +4,8 @@ from hereish.client.client import AsyncClient, Client
 from hereish.client.responses import (
     AnswerError,
     Budget,
+    BudgetLimit,
+    BudgetSecondPromise,
     ClientReport,
     GatewayError,
     PastRelease,
@@ -16,6 +18,8 @@ __all__ = [
     "AnswerError",
     "AsyncClient",
     "Budget",
+    "BudgetLimit",
+    "BudgetSecondPromise",
     "Client",
     "ClientReport",
     "GatewayError",

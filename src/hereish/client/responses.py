@@ -87,6 +87,7 @@ class ClientReport:
     threshold: float  # in metres; ±inf if there was no test
     noise_first: bool = False  # the noise was drawn first, and the test looked at it
     moves_noise: float = 0.0  # how far fresh noise was moved at most, in multiples of 1 / eps_noise
+    full: str | None = None  # where a budget is exhausted: what it covers
 
     @property
     def released(self) -> bool:
@@ -105,6 +106,26 @@ class ClientReport:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetLimit:
+    """What is spent and what is left of a further budget, such as a month's."""
+
+    window: str
+    spent: float
+    remaining: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSecondPromise:
+    """What the reports of a window lose together but for a probability of `delta`."""
+
+    level: float  # of all reports that the window can have, within the radius of the guarantee
+    level_so_far: float  # of those that it has had
+    delta: float
+    statement: str
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """What is spent and what is left of the present window."""
 
@@ -116,6 +137,8 @@ class Budget:
     window: str
     guarantee: str
     exhausted: bool
+    limits: tuple[BudgetLimit, ...] = ()  # budgets of longer windows, within which it stays
+    second_promise: BudgetSecondPromise | None = None  # beside the guarantee; None: that alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +283,7 @@ def parse_report(fields: JsonFields) -> ClientReport:
         # Gateways from before presets do not say so: there it is always false, and nothing.
         noise_first=fields.raw("noise_first") is not None and fields.flag("noise_first"),
         moves_noise=0.0 if fields.raw("moves_noise") is None else fields.number("moves_noise"),
+        full=None if fields.raw("full") is None else fields.text("full"),
     )
 
 
@@ -274,6 +298,36 @@ def parse_budget(fields: JsonFields) -> Budget:
         window=fields.text("window"),
         guarantee=fields.text("guarantee"),
         exhausted=fields.flag("exhausted"),
+        limits=_limits(fields.raw("limits")),
+        second_promise=_second_promise(fields.raw("second_promise")),
+    )
+
+
+def _second_promise(row: object) -> BudgetSecondPromise | None:
+    if row is None:  # there is none, or it is a gateway from before they were
+        return None
+    fields = JsonFields(row)
+    return BudgetSecondPromise(
+        level=fields.number("level"),
+        level_so_far=fields.number("level_so_far"),
+        delta=fields.number("delta"),
+        statement=fields.text("statement"),
+    )
+
+
+def _limits(rows: object) -> tuple[BudgetLimit, ...]:
+    if rows is None:  # a gateway from before there were any
+        return ()
+    if not isinstance(rows, list):
+        raise ValueError("limits")
+    return tuple(
+        BudgetLimit(
+            window=row.text("window"),
+            spent=row.number("spent"),
+            remaining=row.number("remaining"),
+            total=row.number("total"),
+        )
+        for row in map(JsonFields, rows)
     )
 
 

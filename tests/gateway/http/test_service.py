@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -242,6 +243,27 @@ def test_a_spent_budget_alarms_no_app(town: Town) -> None:
     assert httpx.get(f"{town.running.url}/osmand/{token}", params=query).status_code == 200
     assert len(town.releases(token)) == 2
     assert town.get("/v1/budget", token)["exhausted"] is True
+
+
+def test_budgets_of_longer_windows_are_told_and_a_full_one_is_named(town: Town) -> None:
+    level = math.log(10)
+    settings = {"reports": 2, "accuracy_m": None, "mechanism": "independent"}
+    token = town.token(**settings, limits=(("30d", level / 2), ("forever", 9 * level)))
+    now = time.time()
+    told = [town.report(token, now - 600 + 60 * i) for i in range(2)]
+    assert [one["full"] for one in told] == [None, "the reports of any 30 days"]
+    assert (told[1]["lat"], told[1]["kind"], told[1]["cost"]) == (None, "none", 0.0)
+    assert town.report(token, now - 540)["full"] == "the reports of any 30 days"  # and again
+    with Client(town.running.url, token) as client:
+        budget = client.budget()
+        assert budget.exhausted
+        assert [limit.window for limit in budget.limits] == [
+            "the reports of any 30 days",
+            "all reports together",
+        ]
+        spent = [limit.spent / limit.total for limit in budget.limits]
+        assert spent == pytest.approx([1.0, 1.0 / 18.0])
+        assert client.report(HELSINKI).full == "the reports of any 30 days"
 
 
 def test_the_library_s_own_client_talks_to_it(town: Town) -> None:

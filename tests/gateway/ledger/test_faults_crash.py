@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,10 +21,10 @@ MOMENTS = ("before the mark", "after the mark")
 REPORTS = 3
 
 
-def crashed(where: GatewayPaths, dies: str) -> None:
+def crashed(where: GatewayPaths, dies: str, **settings: Any) -> None:
     rng = random.Random(6)  # noqa: S311  # places, not secrets
     ledger = Ledger.open(where)
-    [person] = people(ledger, 1, 1, rng)
+    [person] = people(ledger, 1, 1, rng, **settings)
     ledger.close()
     with launching() as launcher:
         port = launcher.listen()

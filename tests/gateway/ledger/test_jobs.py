@@ -15,13 +15,16 @@ from sqlalchemy import func, select
 import hereish
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.windows import Day, Every, Window
-from hereish.errors import ParameterError
+from hereish.errors import ParameterError, PointError
 from hereish.gateway.admin import accounts, maintenance
+from hereish.gateway.ledger.budget_status import JobCharges
 from hereish.gateway.ledger.job_reservations import Refusal
 from hereish.gateway.ledger.jobs import JobError, LedgerJob, cancel_job, list_jobs
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
+from hereish.gateway.ledger.policy import Policy, StoredPolicy
 from hereish.gateway.ledger.tables import entries
+from hereish.gateway.ledger.user_state import UserState
 from hereish.gateway.paths import GatewayPaths
 from hereish.traces.budgets import EachTrace
 from hereish.traces.job_budget import UserWindow, WindowCost
@@ -330,3 +333,18 @@ def test_windows_that_a_restore_has_closed_are_closed_to_jobs(ledger: Ledger) ->
 def _paths(ledger: Ledger) -> GatewayPaths:
     url = ledger.database.engine.url.render_as_string(hide_password=False)
     return GatewayPaths(url, ledger.mark.path.with_name("key"), ledger.mark.path)
+
+
+@pytest.mark.parametrize("by_jobs", [0.0, 0.5])
+def test_an_error_within_a_report_leaves_a_user_as_before(by_jobs: float) -> None:
+    m = mechanism()
+    user = UserState(
+        StoredPolicy(1, 1, Policy(PRIVACY.level, PRIVACY.radius_m), m), None, None, None
+    )
+    assert user.add(Fix(*HELSINKI, NOON_S), "phone") is not None
+    before = user.to_json()
+    charge = float(m.bound.quantised(by_jobs * TOTAL))
+    user.charges = JobCharges(by_window={NUMBER + 1: charge})
+    with pytest.raises(PointError):
+        user.add(Fix(999.0, 999.0, NOON_S + DAY_S), "phone")
+    assert user.to_json() == before

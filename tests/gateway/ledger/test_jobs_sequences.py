@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from hereish.core.windows import Day
 from hereish.errors import StateError
 from hereish.gateway.admin import accounts, maintenance
 from hereish.gateway.ledger import job_reservations, user_state
+from hereish.gateway.ledger.budget_status import JobCharges
 from hereish.gateway.ledger.jobs import JobError, LedgerJob, cancel_job
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
@@ -53,9 +54,11 @@ def window_of(zone: str, at_s: float) -> tuple[int, float, float]:
 class Sequence:
     """One person who reports, whose traces are sanitised by jobs, and whose policy changes."""
 
+    settings: ClassVar[dict[str, Any]] = {"mechanism": "independent"}
+
     def __init__(self, ledger: Ledger, seed: int) -> None:
         self.ledger, self.rng, self.name = ledger, np.random.default_rng(seed), f"person {seed}"
-        self.token = shown(member(ledger, self.name, reports=4, mechanism="independent"))
+        self.token = shown(member(ledger, self.name, reports=4, **self.settings))
         self.paid: list[Payment] = []
         self.reported: set[float] = set()
         self.jobs = 0
@@ -119,7 +122,7 @@ class Sequence:
 
     def policy(self) -> None:
         zone, reports = str(self.rng.choice(ZONES)), int(self.rng.integers(2, 6))
-        new = policy(reports=reports, mechanism="independent", time_zone=zone)
+        new = policy(reports=reports, time_zone=zone, **self.settings)
         accounts.set_policy(self.ledger, self.name, new)
 
     def prune(self) -> None:
@@ -189,7 +192,7 @@ def test_policies_that_begin_beside_a_job_are_found(tmp_path: Path, monkeypatch:
     paid_s: Any = user_state.UserState.__dict__["_paid_s"].fget
 
     def without_jobs(state: user_state.UserState) -> float:
-        charges, state.charges = state.charges, user_state.JobCharges()
+        charges, state.charges = state.charges, JobCharges()
         try:
             return float(paid_s(state))
         finally:

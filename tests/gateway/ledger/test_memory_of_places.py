@@ -138,6 +138,33 @@ def test_what_a_change_of_policy_does_with_it(
         assert after[near.argmin(), 2] >= exact[2], "and known as exactly"
 
 
+@pytest.mark.parametrize(
+    ("other", "kept"),
+    [
+        ({**LASTING, "prediction": "mobility", "radius_m": 200.0}, True),
+        ({"preset": "walker", "interval_s": 600.0, "prediction": "mobility"}, True),
+        (LASTING, False),
+    ],
+)
+def test_hours_and_moves_of_the_mobility_model_are_kept_as_long_as_it_is_the_policys(
+    ledger: Ledger, other: dict[str, Any], kept: bool
+) -> None:
+    token = shown(member(ledger, **LASTING, prediction="mobility"))
+    live(ledger, token, NOON_S, days=3)
+    width = policy(**LASTING, prediction="mobility").build().width
+    before = np.array(learnt(ledger)).reshape(12, -1)
+    assert before.size == width
+    assert before[:, 3:19].sum() > 24.0, "hours"
+    assert before[:, 19:].sum() > 1.0, "and moves"
+    accounts.set_policy(ledger, "alice", policy(**other))
+    later_s = NOON_S + 5 * DAY_S
+    ledger.report(token, [Fix(*HELSINKI, later_s)], now_s=later_s)
+    after = np.array(learnt(ledger))
+    assert (len(after) == width) == kept
+    if kept:
+        assert after.reshape(12, -1)[:, 3:19].sum() > 0.9 * before[:, 3:19].sum()
+
+
 def test_the_paper_and_back_begins_anew(ledger: Ledger) -> None:
     token = shown(member(ledger, **LASTING))
     live(ledger, token, NOON_S)

@@ -17,7 +17,7 @@ from hereish.gateway.ledger.keys import load_keys
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
 from hereish.gateway.paths import GatewayPaths
-from tests.support.stage import HELSINKI, policy, shown
+from tests.support.stage import HELSINKI, member, policy, shown
 
 _DEVICES = (("phone", 1.0, None), ("tablet", 3.0, None), ("lost phone", 4.0, 5.0))
 
@@ -40,6 +40,34 @@ def test_a_ledger_of_the_first_tables_keeps_all_and_its_newest_device_is_primary
     again = Ledger.open(paths)
     assert accounts.describe_user(again, "alice").entries == 1
     again.close()
+
+
+@pytest.mark.parametrize("paths", ["sqlite", "postgresql"], indirect=True)
+def test_states_and_entries_from_before_there_were_limits_go_on_as_they_are(
+    paths: GatewayPaths,
+) -> None:
+    ledger = Ledger.open(paths)
+    token = shown(member(ledger, reports=2, mechanism="independent"))
+    now_s = time.time()
+    for ago_s in (500.0, 400.0, 300.0):  # the last of which is refused
+        ledger.report(token, [Fix(*HELSINKI, now_s - ago_s)])
+    before = _states(ledger)
+    with ledger.database.writing() as tx:  # as 0003 has left it
+        tx.execute(text("ALTER TABLE entries DROP COLUMN full_limit"))
+        tx.execute(text("UPDATE alembic_version SET version_num = '0003'"))
+    ledger.close()
+    again = Ledger.open(paths)
+    assert _states(again) == before
+    assert "limit" not in before[0]
+    [answer] = again.report(token, [Fix(*HELSINKI, now_s - 300.0)]).answers
+    assert answer.release is None
+    assert answer.full is not None
+    again.close()
+
+
+def _states(ledger: Ledger) -> list[str]:
+    with ledger.database.reading() as tx:
+        return [str(state) for state in tx.execute(text("SELECT state FROM users")).scalars()]
 
 
 def first_tables(where: GatewayPaths, made: dict[str, str]) -> None:

@@ -160,6 +160,17 @@ def test_retuned_numbers_do_not_change_a_policy_that_is_stored(
     assert bare.build().fingerprint != kept.build().fingerprint
 
 
+def test_a_policy_from_before_places_had_an_end_has_none() -> None:
+    kept = Policy(math.log(10), 100.0, preset="weeks").with_preset_numbers()
+    assert kept.numbers is not None
+    assert kept.numbers["finest"] > 0.0
+    older = json.loads(kept.to_json())
+    del older["numbers"]["finest"]
+    loaded = Policy.from_json(json.dumps(older))
+    assert loaded.numbers == {**kept.numbers, "finest": 0.0}
+    assert loaded.build().fingerprint != kept.build().fingerprint
+
+
 def test_policies_are_described_in_words() -> None:
     default = Policy(math.log(10), 100.0, quiet="23:00-06:30")
     lasting = "whole-day (a budget that lasts the day, for anybody)"

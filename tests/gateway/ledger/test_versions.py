@@ -16,8 +16,9 @@ from hereish.core import presets
 from hereish.core.mechanism import PredictiveMechanism, fixed_utility
 from hereish.core.places import PlaceMemory
 from hereish.core.privacy import Privacy
+from hereish.core.rolling import Days
 from hereish.core.run import Run
-from hereish.core.windows import Day, Window
+from hereish.core.windows import Day, Forever, Window
 from hereish.errors import StateError
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.models import Fix
@@ -110,18 +111,35 @@ def test_a_state_that_says_more_was_spent_than_there_is_is_refused() -> None:
         _ = UserState(stored(version(near=5.0)), None, json.dumps(state), None).session
 
 
-FIELDS = sorted(set(Run._fields) - {"mechanism", "learnt"})
+FIELDS = sorted(set(Run._fields) - {"mechanism", "learnt", "renyi_spent"})
+
+
+def limited(m: PredictiveMechanism) -> PredictiveMechanism:
+    return replace(m, limits=(Days(30).within(math.log(1000)), Forever.within(math.log(1e6))))
 
 
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("renamed", [False, True], ids=["missing", "renamed"])
 def test_a_state_without_one_of_its_fields_begins_no_new_budget(field: str, renamed: bool) -> None:
-    state: dict[str, Any] = json.loads(lived(version(), None, 0, 3).to_json())
+    state: dict[str, Any] = json.loads(lived(limited(version()), None, 0, 3).to_json())
+    later = stored(limited(version(near=5.0)))
+    assert UserState(later, None, json.dumps(state), None).session.spent > 0.0
     value = state["session"]["run"].pop(field)
     if renamed:
         state["session"]["run"][f"{field}_before"] = value
     with pytest.raises(StateError):
-        _ = UserState(stored(version(near=5.0)), None, json.dumps(state), None).session
+        _ = UserState(later, None, json.dumps(state), None).session
+
+
+def test_the_state_of_a_policy_without_limits_has_none_and_its_limits_are_not_left_out() -> None:
+    state: dict[str, Any] = json.loads(lived(version(), None, 0, 3).to_json())
+    assert not [name for name in state["session"]["run"] if name.startswith("limit")]
+    assert set(state) == {"session", "newest", "number"}
+    assert "full_limit" not in state["newest"]
+    for one, other in ((version(), limited(version())), (limited(version()), version())):
+        told = lived(one, None, 0, 3).to_json()
+        with pytest.raises(StateError, match="another mechanism"):
+            _ = UserState(stored(other), None, told, None).session
 
 
 def test_a_state_with_a_field_of_another_version_is_refused() -> None:

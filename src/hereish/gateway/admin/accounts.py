@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import unicodedata
 from collections.abc import Sequence
@@ -9,12 +10,21 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
+from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.windows import NoReset
 from hereish.errors import HereishError, ParameterError
 from hereish.gateway.ledger import tokens
+from hereish.gateway.ledger.budget_status import BudgetStatus, SecondStatus
 from hereish.gateway.ledger.ledger import Ledger
 from hereish.gateway.ledger.policy import Policy
-from hereish.gateway.ledger.queries import UserRow, find_user, list_tokens, lock_user_of_token
+from hereish.gateway.ledger.queries import (
+    UserRow,
+    find_user,
+    list_tokens,
+    lock_user_of_token,
+    read_known_costs,
+    read_spans,
+)
 from hereish.gateway.ledger.rest_forecast import RestForecast, forecast_rest
 from hereish.gateway.ledger.tables import (
     counts,
@@ -29,7 +39,6 @@ from hereish.gateway.ledger.tables import (
 )
 from hereish.gateway.ledger.tables import ledger as ledger_row
 from hereish.gateway.ledger.tables import tokens as token_rows
-from hereish.gateway.ledger.user_state import BudgetStatus
 from hereish.traces.names import canonical_name
 
 _MAX_NAME = 64
@@ -63,6 +72,7 @@ class UserOverview(NamedTuple):
     budget: BudgetStatus
     forecast: RestForecast | None  # of the present window; None: nothing is left of it
     guarantee: str
+    second: SecondStatus | None  # what holds besides, but for a small probability
     entries: int
     tokens: list[TokenInfo]
     primary_device: str | None
@@ -95,10 +105,10 @@ def add_user(ledger: Ledger, name: str, policy: Policy) -> None:
             raise ParameterError(f"there is a user {name!r} already")
         # They may have been here before a restore, which lost them and what they spent.
         closed_s = tx.execute(select(ledger_row.c.closed_s)).scalar()
-        if closed_s is not None and policy.window == "none":
+        if closed_s is not None and _is_for_ever(policy):
             raise ParameterError(
                 "this ledger was restored once, so a new user begins with the next window, and "
-                "window none has only one; choose another window"
+                "window none, or a budget for ever, has only one; choose another window"
             )
         _insert_user(tx, name, policy, now_s, closed_s)
 
@@ -122,13 +132,19 @@ class NewUsers:
         with ledger.database.writing() as tx:
             ledger.database.lock_ledger(tx)  # another job may add the same
             closed_s = tx.execute(select(ledger_row.c.closed_s)).scalar()
-            if closed_s is not None and self._policy.window == "none":
+            if closed_s is not None and _is_for_ever(self._policy):
                 return  # as `add_user` says
             query = select(users.c.name).where(users.c.name.in_(names))
             known = set(tx.execute(query).scalars()) | self._other_spellings
             for name in names:
                 if name not in known and _is_name(name) and not _was_removed(ledger, tx, name):
                     _insert_user(tx, name, self._policy, now_s, closed_s)
+
+
+def _is_for_ever(policy: Policy) -> bool:
+    """Whether a budget of it has one window for ever."""
+    periods = {period for period, _ in policy.limits or ()}
+    return policy.window == "none" or "forever" in periods
 
 
 def _is_name(text: str) -> bool:
@@ -178,6 +194,7 @@ def set_policy(ledger: Ledger, name: str, policy: Policy) -> int:
                     "neither follow nor be followed by another once there are reports; add a new "
                     "user"
                 )
+            _check_new_limits(ledger, tx, user, present, mechanism)
         newest = select(func.max(policies.c.version)).where(policies.c.user_id == user.id)
         version = int(tx.execute(newest).scalar_one()) + 1
         policy_id = _add_policy(tx, user.id, version, policy, time.time())
@@ -186,6 +203,33 @@ def set_policy(ledger: Ledger, name: str, policy: Policy) -> int:
             changed = {"policy_id": policy_id, "next_policy_id": None}
         tx.execute(update(users).where(users.c.id == user.id).values(changed))
         return version
+
+
+def _check_new_limits(
+    ledger: Ledger,
+    tx: Connection,
+    user: UserRow,
+    present: PredictiveMechanism,
+    new: PredictiveMechanism,
+) -> None:
+    """Refuse a budget for ever that would be full from the beginning, and so for ever."""
+    for limit, total in zip(new.limits, new.bound.limits, strict=True):
+        known_before = any(limit.window == one.window for one in present.limits)
+        if known_before or not isinstance(limit.window, NoReset):
+            continue
+        known = read_known_costs(tx, user.id, -math.inf)
+        taken = sum(span.eps for span in read_spans(tx, user, ledger.policies))
+        spent = sum(cost for _, cost in known.costs) + taken
+        lost = known.unknown_s is not None or user.closed_s is not None
+        if lost or spent >= (1.0 - 1e-9) * total:
+            why = "what they have spent is not known any more: it was pruned, or lost in a restore"
+            if not lost:
+                level = spent * new.privacy.radius_m
+                why = f"they have spent a level of {level:.4g} already, and it allows {limit.level}"
+            raise ParameterError(
+                f"a budget for ever counts all that {user.name!r} ever spent, and {why}; choose "
+                "budgets of a month or so, or add a new user"
+            )
 
 
 def list_users(ledger: Ledger) -> list[tuple[str, float | None]]:
@@ -212,6 +256,7 @@ def describe_user(ledger: Ledger, name: str, now_s: float | None = None) -> User
             budget=state.budget_at(now_s),
             forecast=forecast_rest(state, now_s),
             guarantee=state.policy.mechanism.guarantee,
+            second=state.second_promise_at(now_s),
             entries=tx.execute(number).scalar_one(),
             tokens=[
                 TokenInfo(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Table, case, delete, func, select, text, update
 
 from hereish.errors import ParameterError
+from hereish.gateway.admin.accounts import require_user
 from hereish.gateway.ledger.database import LedgerProgress, read_progress
 from hereish.gateway.ledger.high_water_mark import LOST, SET_BACK, era_count, next_era
 from hereish.gateway.ledger.ledger import Ledger
@@ -107,6 +108,7 @@ def accept_restored(ledger: Ledger) -> int:
 
     Nobody knows what was spent after the backup was made. So every window that has begun is taken
     as spent, for everybody, and each user's next window is the first that is paid from again.
+    Limits beside it, such as a month's, are charged with the most that may have been spent.
     A new era begins, so that no backup from before can be taken for this ledger.
     """
     with ledger.database.writing() as tx:
@@ -119,15 +121,39 @@ def accept_restored(ledger: Ledger) -> int:
         tx.execute(select(users.c.id).order_by(users.c.id).with_for_update())
         mark, progress = ledger.mark.value(), _progress(ledger, tx)
         closed_s = max(closed_s, _closing_s(ledger, tx))
+        _charge_limits(ledger, tx, closed_s, mark, progress)
         changed = int(tx.execute(update(users).values(closed_s=closed_s)).rowcount)
         era = next_era(progress.era, ledger.mark.era)
-        tx.execute(update(ledger_row).values(closed_s=closed_s, era=era))
+        lost_job = max(progress.job_number, ledger.mark.job_number())  # its windows are charged now
+        tx.execute(update(ledger_row).values(closed_s=closed_s, era=era, job_number=lost_job))
         last = progress.last
         if last < mark < SET_BACK:
             _advance_numbers(ledger, tx, mark)
             last = mark
     ledger.mark.reset(era, last)
     return changed
+
+
+def _charge_limits(
+    ledger: Ledger, tx: Connection, closed_s: float, mark: int, progress: LedgerProgress
+) -> None:
+    """Count what may have been spent of limits since the backup. Before windows are closed.
+
+    Users without a state have nothing that is known, and all that had begun is closed for them. A
+    job may have paid for any window; the mark knows whether one has since.
+    """
+    jobs_lost = mark >= SET_BACK or ledger.mark.job_number() > progress.job_number
+    limited = select(policies.c.id).where(policies.c.body.contains('"limits"'))
+    query = select(users.c.name).where(
+        users.c.state.is_not(None),
+        users.c.policy_id.in_(limited) | users.c.next_policy_id.in_(limited),
+    )
+    for name in tx.execute(query).scalars().all():
+        user = require_user(tx, name)
+        state = ledger.policies.load_state(tx, user)
+        state.charge_unseen(closed_s, jobs_lost)
+        change = update(users).where(users.c.id == user.id)
+        tx.execute(change.values(state=state.to_json()))
 
 
 def _closing_s(ledger: Ledger, tx: Connection) -> float:

@@ -73,6 +73,9 @@ class ReportResponseBody(BaseModel):
     moves_noise: float = Field(
         description="How far fresh noise was moved at most, in multiples of 1 / eps_noise."
     )
+    full: str | None = Field(
+        description="Where nothing was released because a budget is exhausted: which one."
+    )
 
 
 class ForecastBody(BaseModel):
@@ -94,6 +97,26 @@ class ForecastBody(BaseModel):
     ends_late: str | None = Field(description="One day in ten lasts longer.")
 
 
+class LimitBody(BaseModel):
+    """What is spent and what is left of a further budget, such as a month's."""
+
+    window: str
+    spent: float
+    remaining: float
+    total: float
+
+
+class SecondPromiseBody(BaseModel):
+    """What the reports of a window lose together but for a small probability, beside the first
+    promise and never in place of it.
+    """
+
+    level: float = Field(description="Of all reports that the window can have, within the radius.")
+    level_so_far: float = Field(description="Of those that it has had.")
+    delta: float
+    statement: str = Field(description="A sentence that states it.")
+
+
 class BudgetBody(BaseModel):
     """What is spent and what is left of the current window's privacy budget."""
 
@@ -105,8 +128,15 @@ class BudgetBody(BaseModel):
     window: str
     reports: int
     exhausted: bool
+    limits: list[LimitBody] = Field(
+        description="Budgets of longer windows, within which all of this stays; mostly none."
+    )
     forecast: ForecastBody | None = Field(description="Null where nothing is left.")
     guarantee: str
+    second_promise: SecondPromiseBody | None = Field(
+        description="Null where only the guarantee is promised: costs that follow from outcomes, "
+        "jobs that pay from the same budget, or a window that a restore has closed."
+    )
     policy: str = Field(description="How the budget is spent, in words.")
     interval_s: float
     time_zone: str

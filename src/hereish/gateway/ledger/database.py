@@ -187,7 +187,7 @@ LAST_NUMBER = {
     "(SELECT greatest(forgotten, job_number) FROM ledger)) FROM entries",
 }
 _COMMITTED = "SELECT id, made_s FROM entries ORDER BY id DESC LIMIT 1"
-_ERA = "SELECT era FROM ledger"
+_ERA = "SELECT era, job_number FROM ledger"
 
 
 class LedgerProgress(NamedTuple):
@@ -196,6 +196,7 @@ class LedgerProgress(NamedTuple):
     last: int  # the highest number that an entry ever had
     committed: EntryRef  # the newest entry there is
     era: str  # "" before there is one
+    job_number: int  # the highest that the payment of a job took
 
 
 def read_progress(connection: Any, dialect: str) -> LedgerProgress:
@@ -206,9 +207,10 @@ def read_progress(connection: Any, dialect: str) -> LedgerProgress:
     else:
         with closing(connection.cursor()) as cursor:
             rows = [_fetch_first(cursor, query) for query in queries]
-    last, newest, era = rows
+    last, newest, about = rows
     committed = EntryRef(*newest) if newest else NO_ENTRY
-    return LedgerProgress(int((last and last[0]) or 0), committed, era[0] if era else "")
+    era, job_number = about or ("", 0)
+    return LedgerProgress(int((last and last[0]) or 0), committed, era, int(job_number))
 
 
 def _fetch_first(cursor: Any, query: str) -> Any:

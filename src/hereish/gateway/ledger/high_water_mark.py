@@ -5,6 +5,9 @@ mark, and then nothing is released until its operator decides. The mark is writt
 commit and before its releases leave. It survives the death of the process; it is synced to disk
 within a second, so only a power cut may lose the last second of it.
 
+Behind it stands the highest number that the payment of a job took: jobs may pay for any window that
+has begun, so it is worth knowing whether a restore has lost one.
+
 Accepting a restored ledger begins a new era, in the ledger and in the mark. So a backup from
 before is recognised by its era, whatever its numbers are.
 """
@@ -28,7 +31,8 @@ _HEAD = "hereish high-water mark 2\n"
 _WIDTH = 20
 _COUNT_WIDTH = 12
 ERA_WIDTH = _COUNT_WIDTH + 1 + 16
-_CONTENT = re.compile(rb"[0-9]{12}-[0-9a-f]{16}\n([0-9]{20})")
+# The era, the number, and behind them that of a job if there was one.
+_CONTENT = re.compile(rb"[0-9]{12}-[0-9a-f]{16}\n([0-9]{20})(?:\n(?:([0-9]{20})\n?)?)?")
 # Beyond the numbers of any ledger, until the operator decides.
 LOST: int = 10**_WIDTH - 1
 # Likewise: a client has presented a position that the ledger does not have (positions.py).
@@ -109,8 +113,11 @@ class HighWaterMark:
         return os.pread(self._file, ERA_WIDTH, len(self._head)).decode("ascii", "replace")
 
     def _read_number(self) -> int | None:
-        match = _CONTENT.fullmatch(os.pread(self._file, ERA_WIDTH + 1 + _WIDTH, len(self._head)))
+        match = self._read()
         return int(match[1]) if match else None
+
+    def _read(self) -> re.Match[bytes] | None:
+        return _CONTENT.fullmatch(os.pread(self._file, 1024, len(self._head)))
 
     def reset(self, era: str, number: int) -> None:
         """Overwrite it, on an operator's command. It does not fall within an era."""
@@ -121,7 +128,11 @@ class HighWaterMark:
             self._write(era, number)
 
     def _write(self, era: str, number: int) -> None:
-        os.pwrite(self._file, f"{self._head}{era}\n{number:0{_WIDTH}d}\n".encode(), 0)
+        jobs = self.job_number()
+        behind = f"{jobs:0{_WIDTH}d}\n" if jobs else ""
+        content = f"{self._head}{era}\n{number:0{_WIDTH}d}\n{behind}".encode()
+        os.pwrite(self._file, content, 0)
+        os.ftruncate(self._file, len(content))  # what was damaged behind it
         os.fsync(self._file)
         self.era, self._known = era, number
 
@@ -189,6 +200,17 @@ class HighWaterMark:
                 if number > self.value():
                     os.pwrite(self._file, f"{number:0{_WIDTH}d}".encode(), self._at)
                     self._known = number
+
+    def job_number(self) -> int:
+        """The highest number that the payment of a job took; 0 if none was recorded."""
+        match = self._read()
+        return int(match[2]) if match and match[2] else 0
+
+    def raise_job_number(self, number: int) -> None:
+        """Record that the payment of a job took this number."""
+        with self._lock, _file_lock(self._file):
+            if number > self.job_number():
+                os.pwrite(self._file, f"{number:0{_WIDTH}d}\n".encode(), self._at + _WIDTH + 1)
 
     def sync(self) -> None:
         """Sync it to disk; the gateway does so every second."""

@@ -17,6 +17,14 @@ from hereish.core.fingerprint import fingerprint
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.run import NO_WINDOW
 from hereish.core.windows import NoReset
+from hereish.gateway.ledger.limit_charges import (
+    BucketSum,
+    Span,
+    buckets_at,
+    left_for_window,
+    run_sums,
+    start_of_reach,
+)
 from hereish.gateway.ledger.policy import StoredPolicy
 from hereish.gateway.ledger.queries import StoredPolicies, UserRow, lock_users, taken
 from hereish.gateway.ledger.tables import entries, jobs, ledger, reservations, users
@@ -35,6 +43,7 @@ class Refusal(StrEnum):
     PRUNED = "what was spent in the window was pruned"
     AHEAD = "the window has not begun yet"
     NOTHING = "nothing is left of the budget"
+    LIMIT = "nothing is left of a further budget of the user (hereish user show names them)"
     SETTLED = "the job was paid for without it"
 
 
@@ -101,6 +110,7 @@ class _Asking:
         self._reported = _reported_costs(tx, ids, span)
         # After the costs: whoever prunes does not wait for us, and may have done so before them.
         self._pruned_s = tx.execute(select(ledger.c.pruned_s)).scalar()
+        self._costs: dict[tuple[int, int], list[tuple[float, float]]] = {}
         self._new: list[dict[str, object]] = []
         self._changed: dict[int, dict[str, object]] = {}  # rows of users, by their ids
 
@@ -143,12 +153,70 @@ class _Asking:
         granted = float(bound.quantised(min(self._asked, bound.total - gone)))  # [L16]
         if not granted > 0.0:
             return Refusal.NOTHING
+        left = self._left_by_limits(user, state, Span(start_s, end_s, granted))
+        if isinstance(left, Refusal):
+            return left
+        granted = float(bound.quantised(min(granted, left)))  # [L22]
+        if not granted > 0.0:
+            return Refusal.LIMIT
         self._own[user.id, one.window] = granted
         self._new.append({**key._asdict(), "job": self._job.name, "reserved": granted})
         # At once: a policy that waits begins after the windows of this call, too.
-        state.charges = state.charges.extended(end_s)
+        state.charges = state.charges.extended(Span(start_s, end_s, granted))
         self._changed[user.id] = _changed_row(user, state)
         return granted
+
+    def _left_by_limits(self, user: UserRow, state: UserState, window: Span) -> float | Refusal:
+        """What the limits of the user's policy leave of a window."""
+        m, left = state.policy.mechanism, math.inf
+        if not m.limits:
+            return left
+        begin = buckets_at(m, [window.first_s])[0].tolist()
+        spans = state.charges.spans
+        firsts = buckets_at(m, [span.first_s for span in spans])
+        lasts = buckets_at(m, [span.last_s for span in spans])
+        for number, limit in enumerate(m.limits):
+            sums = self._reported_in_buckets(user, state, number, window, begin[number])
+            if sums is None:
+                return Refusal.PRUNED
+            alone = (*sums, *state.carried(limit.window))
+            others = [(one.bucket, one.bucket, one.eps) for one in alone]
+            taken_ = zip(firsts[:, number], lasts[:, number], spans, strict=True)
+            others += [(int(first), int(last), span.eps) for first, last, span in taken_]
+            left = min(left, left_for_window(m, number, window, others))
+        return left
+
+    def _reported_in_buckets(
+        self, user: UserRow, state: UserState, number: int, window: Span, begin: int
+    ) -> Sequence[BucketSum] | None:
+        """What reports under the policy in force have cost in the buckets of a limit, from the
+        first on that counts beside this window's; None if that was pruned.
+        """
+        m, run = state.policy.mechanism, state.session.run
+        if begin >= int(run.limit_bucket[0, number]):  # as far back as the run knows, and it does
+            return run_sums(m, run, number)
+        since_s = start_of_reach(m.limits[number].window, window.first_s)
+        if state.policy_since_s is not None:  # what is older was carried over
+            since_s = max(since_s, state.policy_since_s)
+        rows = self._costs_of(user, state.policy.id)
+        if self._pruned_s is not None and since_s < self._pruned_s:
+            return None
+        costs = [(at_s, eps) for at_s, eps in rows if at_s >= since_s]
+        buckets = buckets_at(m, [at_s for at_s, _ in costs])[:, number].tolist()
+        return [BucketSum(*one) for one in zip(buckets, (eps for _, eps in costs), strict=True)]
+
+    def _costs_of(self, user: UserRow, policy_id: int) -> list[tuple[float, float]]:
+        """Times and costs of the user's reports under a policy, as far as they are not pruned."""
+        key = (user.id, policy_id)
+        if key not in self._costs:
+            e = entries.c
+            query = select(e.at_s, e.cost).where(
+                e.user_id == user.id, e.policy_id == policy_id, e.cost > 0.0
+            )
+            self._costs[key] = [(row.at_s, row.cost) for row in self._tx.execute(query)]
+            # As above: whatever was pruned before these were read.
+            self._pruned_s = self._tx.execute(select(ledger.c.pruned_s)).scalar()
+        return self._costs[key]
 
     def _bounds(self, at_s: float) -> tuple[float, float]:
         """The first and the last moment of the window of a time; of one for ever, that time."""

@@ -10,8 +10,15 @@ from functools import lru_cache
 
 from hereish.core.mechanism import OnExhausted, PredictiveMechanism
 from hereish.core.noise_first import NoiseFirst
-from hereish.core.settings import NUMBERS, PRESETS, MechanismSettings, with_numbers
-from hereish.core.windows import Day, Every, NoReset, Window
+from hereish.core.privacy import positive
+from hereish.core.settings import (
+    NUMBERS,
+    PRESETS,
+    MechanismSettings,
+    period_window,
+    with_numbers,
+)
+from hereish.core.windows import Day, Every, Limit, Nested, NoReset, Window
 from hereish.errors import ParameterError
 from hereish.forecast import outlook
 
@@ -36,6 +43,9 @@ class Policy(MechanismSettings):
     on_exhausted: OnExhausted = "stop"
 
     def __post_init__(self) -> None:
+        if self.limits is not None:  # JSON has lists
+            limits = tuple((str(period), float(level)) for period, level in self.limits)
+            object.__setattr__(self, "limits", limits or None)
         if not 0.0 <= self.interval_s <= _MAX_INTERVAL_S:
             raise ParameterError(
                 "the smallest interval between reports must lie between 0 and 7 days, "
@@ -59,8 +69,8 @@ class Policy(MechanismSettings):
     ) -> PredictiveMechanism:
         """The mechanism that this policy describes, with the policy's own window."""
         Day(self.time_zone)  # days are counted in it whatever the window is
-        own = self._window() if window is None else window
-        paced = replace(self, every_s=self._paced_every_s)
+        own = self._nested(self._window()) if window is None else window
+        paced = replace(self, every_s=self._paced_every_s, limits=None)
         return MechanismSettings.build(paced, own, on_exhausted or self.on_exhausted)
 
     @property
@@ -141,6 +151,22 @@ class Policy(MechanismSettings):
             )
         return Every(timedelta(seconds=seconds))
 
+    def _nested(self, first: Window) -> Window:
+        """The window with the limits beside it, all in the policy's time zone."""
+        nested = Nested(first)
+        known = [first]
+        for period, level in self.limits or ():
+            window = period_window(period, self.time_zone)
+            if isinstance(first, NoReset) or window in known:
+                raise ParameterError(
+                    f"the budget per {period} has no place beside the others: each is of another "
+                    "window, and the first is the shortest (--budget 'ln 10/day' --budget 'ln "
+                    "1000/month')"
+                )
+            known.append(window)
+            nested = nested & Limit(window, positive(f"the level per {period}", level))
+        return nested if nested.limits else first
+
     def to_json(self) -> str:
         """For the ledger; the same policy gives the same text."""
         settings = {key: value for key, value in asdict(self).items() if value is not None}
@@ -155,6 +181,8 @@ class Policy(MechanismSettings):
                 f"the policy has {', '.join(sorted(unknown))}, which this hereish does not know; "
                 "it was made by a newer one"
             )
+        if settings.get("numbers"):  # of before places had a `finest`: theirs got ever more exact
+            settings["numbers"] = {"finest": 0.0, **settings["numbers"]}
         return cls(**settings)
 
 

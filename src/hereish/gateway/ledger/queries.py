@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, Connection, bindparam, case, func, literal_column, select
@@ -11,8 +12,11 @@ from sqlalchemy import BigInteger, Connection, bindparam, case, func, literal_co
 from hereish.core.types import Kind
 from hereish.core.windows import NoReset
 from hereish.errors import HereishError
+from hereish.gateway.ledger.budget_status import JobCharges
 from hereish.gateway.ledger.database import LAST_NUMBER
+from hereish.gateway.ledger.entry import Entry, window_number
 from hereish.gateway.ledger.high_water_mark import LedgerRestoredError
+from hereish.gateway.ledger.limit_charges import KnownCosts, Span, window_bounds
 from hereish.gateway.ledger.models import EntryRef
 from hereish.gateway.ledger.policy import StoredPolicy
 from hereish.gateway.ledger.tables import (
@@ -25,13 +29,7 @@ from hereish.gateway.ledger.tables import (
     users,
 )
 from hereish.gateway.ledger.tokens import PresentedToken
-from hereish.gateway.ledger.user_state import (
-    Entry,
-    JobCharges,
-    PrimaryDeviceSettings,
-    UserState,
-    window_number,
-)
+from hereish.gateway.ledger.user_state import PrimaryDeviceSettings, UserState
 
 _MAX_CACHED = 100_000  # policies per process
 
@@ -197,6 +195,19 @@ _select_charges = (
 )
 
 
+_select_spans = (
+    select(reservations.c.policy_id, reservations.c.window, func.sum(taken).label("taken"))
+    .join(jobs, jobs.c.name == reservations.c.job)
+    .where(reservations.c.user_id == bindparam("user"))
+    .group_by(reservations.c.policy_id, reservations.c.window)
+)
+_select_costs = select(entries.c.at_s, entries.c.cost).where(
+    entries.c.user_id == bindparam("user"),
+    entries.c.at_s >= bindparam("since"),
+    entries.c.cost > 0.0,
+)
+
+
 def find_user(tx: Connection, name: str, *, lock: bool = False) -> UserRow | None:
     """A user by name, if there is one; locked until the transaction ends if asked for."""
     query = _select_user.where(users.c.name == name)
@@ -309,6 +320,25 @@ def _read_charges(tx: Connection, user: UserRow, state: UserState) -> dict[int |
     }  # [L13]
 
 
+def read_spans(tx: Connection, user: UserRow, policies: StoredPolicies) -> tuple[Span, ...]:
+    """What jobs have taken of all windows of a user, of whatever policy, as `_read_charges`."""
+    return tuple(
+        Span(
+            *window_bounds(policies.read(tx, row.policy_id).mechanism.window, row.window), row.taken
+        )
+        for row in tx.execute(_select_spans, {"user": user.id})
+        if row.taken > 0.0
+    )  # [L21]
+
+
+def read_known_costs(tx: Connection, user_id: int, since_s: float) -> KnownCosts:
+    """What the reports of a user have cost since a time, and what of that may have been pruned."""
+    rows = tx.execute(_select_costs, {"user": user_id, "since": since_s})
+    costs = [(row.at_s, row.cost) for row in rows]
+    # After the costs: whoever prunes does not wait for us, and may have done so before them.
+    return KnownCosts(costs, tx.execute(select(ledger.c.pruned_s)).scalar())
+
+
 class StoredPolicies:
     """Reads policies and keeps them: a policy never changes within an era."""
 
@@ -342,6 +372,9 @@ class StoredPolicies:
         )
         if user.reserved_s is not None:
             state.charges = state.charges._replace(by_window=_read_charges(tx, user, state))
+            if state.has_limits:
+                state.charges = state.charges._replace(spans=read_spans(tx, user, self))
+        state.known_costs = partial(read_known_costs, tx, user.id)
         if newest_at_s is not None and not state.includes_newest(newest_at_s):
             raise MixedBackupError
         return state

@@ -71,7 +71,10 @@ def forecast_rest(state: UserState, now_s: float) -> RestForecast | None:
         first_s = max(first_s, last.at_s + settings.interval_s)
         accuracy_m = last.accuracy_m
     run = in_window(m, state.session.run, np.array([now_s]))
-    run = run._replace(spent=run.spent + state.budget_at(now_s).by_jobs)
+    budget = state.budget_at(now_s)
+    run = run._replace(spent=run.spent + budget.by_jobs)
+    if budget.limits and run.at_s[0] == run.at_s[0]:
+        run = run._replace(limit_spent=np.array([[limit.spent for limit in budget.limits]]))
     return _simulate(settings, _Standing.of(run, accuracy_m), first_s, ends_s)
 
 
@@ -93,6 +96,9 @@ class _Standing:
     easy: int
     spent: float
     window: int
+    limit_bucket: tuple[int, ...]
+    limit_spent: tuple[float, ...]
+    limit_older: tuple[float, ...]
     accuracy_m: float | None
 
     @classmethod
@@ -109,6 +115,9 @@ class _Standing:
             easy=int(run.easy[0]),
             spent=float(run.spent[0]),
             window=int(run.window[0]),
+            limit_bucket=tuple(run.limit_bucket[0].tolist()),
+            limit_spent=tuple(run.limit_spent[0].tolist()),
+            limit_older=tuple(run.limit_older[0].tolist()),
             accuracy_m=accuracy_m,
         )
 
@@ -130,6 +139,9 @@ class _Standing:
             hard_at_s=numbers(self.hard_at_s),
             hard_threshold=numbers(self.hard_threshold),
             tested_at_s=numbers(self.tested_at_s),
+            limit_bucket=np.tile(np.array(self.limit_bucket, dtype=np.int64), (people, 1)),
+            limit_spent=np.tile(np.array(self.limit_spent), (people, 1)),
+            limit_older=np.tile(np.array(self.limit_older), (people, 1)),
         )
         if self.released_s is None:
             return run

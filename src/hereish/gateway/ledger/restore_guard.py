@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from hereish.gateway.ledger.database import Database, LedgerUnavailableError, read_progress
+from hereish.gateway.ledger.database import (
+    Database,
+    LedgerProgress,
+    LedgerUnavailableError,
+    read_progress,
+)
 from hereish.gateway.ledger.high_water_mark import HighWaterMark, LedgerRestoredError
 from hereish.gateway.ledger.models import EntryRef
 from hereish.gateway.ledger.positions import LedgerPositions
@@ -18,6 +23,7 @@ class RestoreGuard:
 
     def __init__(self, database: Database, mark: HighWaterMark, positions: LedgerPositions) -> None:
         self.reason: str | None = None  # why nothing is released any more
+        self._job_number = 0  # what the mark is known to have
         self._database, self._mark, self._positions = database, mark, positions
 
     def stop(self, reason: str) -> None:
@@ -45,7 +51,7 @@ class RestoreGuard:
             connection.rollback()  # reading began a transaction
         self.check(progress.last, progress.era, mark)
         # Whoever wrote the newest entry may have died before the mark was raised.
-        self.raise_mark(progress.committed)
+        self._follow(progress)
 
     def check_ledger(self) -> None:
         """Raise the mark to what was committed by any process, and detect a restore."""
@@ -53,7 +59,20 @@ class RestoreGuard:
         with self._database.reading() as tx:
             progress = read_progress(tx, self._database.dialect)
         self.check(progress.last, progress.era, mark)
+        self._follow(progress)
+
+    def _follow(self, progress: LedgerProgress) -> None:
+        """Raise the mark to what the ledger has committed."""
         self.raise_mark(progress.committed)
+        if progress.job_number > self._job_number:  # seldom: it needs the lock of a file
+            self._raise_job_number(progress.job_number)
+
+    def _raise_job_number(self, number: int) -> None:
+        try:
+            self._mark.raise_job_number(number)
+        except OSError:
+            raise LedgerUnavailableError("the high-water mark cannot be written") from None
+        self._job_number = number
 
     def raise_mark(self, entry: EntryRef) -> None:
         """Raise the mark. If that fails, nothing leaves; what was paid can be asked for again."""
@@ -64,7 +83,8 @@ class RestoreGuard:
         self._positions.record(entry)
 
     def raise_mark_to(self, number: int) -> None:
-        """Raise the mark to a number that no entry has, and write it to the disk."""
+        """Raise the mark to the number of a job's payment, and write it to the disk."""
+        self._raise_job_number(number)
         try:
             self._mark.raise_to(number)
             self._mark.sync()

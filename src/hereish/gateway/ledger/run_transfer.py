@@ -6,6 +6,7 @@ from typing import Any
 
 from hereish.core.fingerprint import fingerprint
 from hereish.core.mechanism import PredictiveMechanism
+from hereish.core.mobility import Mobility
 from hereish.core.noise_first import NoiseFirst
 from hereish.core.places import PlaceMemory
 from hereish.core.session import Session
@@ -18,7 +19,10 @@ def transfer_history(session: Session, m: PredictiveMechanism) -> dict[str, Any]
     kept = ["values", "times_s", "hards", "hard_at_s", "hard_threshold", "tested_at_s"]
     if _has_same_memory(session.mechanism, m):
         kept.append("learnt")
-    return {**empty, "run": {**empty["run"], **{name: old[name] for name in kept}}}
+    run = {**empty["run"], **{name: old[name] for name in kept}}
+    if m.limiter is not None:  # what counts as spent of them is beside the run (limit_charges)
+        run["limit_bucket"] = m.limiter.buckets(session.run.at_s)[0].tolist()
+    return {**empty, "run": run}
 
 
 def adopt_state(state: dict[str, Any], m: PredictiveMechanism) -> dict[str, Any]:
@@ -32,6 +36,8 @@ def adopt_state(state: dict[str, Any], m: PredictiveMechanism) -> dict[str, Any]
     if stored == m.fingerprint or m.own_decision is not NoiseFirst or not isinstance(run, dict):
         return state
     promise, window = f"{m.privacy!r}; ", f"; {fingerprint(m.window)}; {m.on_exhausted}"
+    if m.limits:
+        window += f"; limits {fingerprint(m.limits)}"
     text = str(stored)
     decided = f"; {fingerprint(m.decision)}; " in text
     if not (text.startswith(promise) and text.endswith(window) and decided):
@@ -52,6 +58,8 @@ def _has_same_memory(old: PredictiveMechanism, new: PredictiveMechanism) -> bool
     in metres, whatever the budgets. Hours that were counted in another time zone do no harm.
     """
     before, after = old.prediction, new.prediction
-    if not (isinstance(before, PlaceMemory) and isinstance(after, PlaceMemory)):
+    if not (isinstance(before, PlaceMemory) and type(before) is type(after)):
+        return False
+    if isinstance(before, Mobility) and isinstance(after, Mobility) and before.model != after.model:
         return False
     return (before.places, before.space) == (after.places, after.space)

@@ -135,6 +135,8 @@ entries = Table(
     Column("window", BigInteger),  # NULL where there is one budget for ever
     Column("policy_id", Integer, nullable=False),
     Column("device", Text, nullable=False),
+    # Where nothing was left: which of the policy's limits was full; NULL: its first window.
+    Column("full_limit", Integer),
     UniqueConstraint("user_id", "at_s"),  # one user is in one place at a time
     # So that numbers are never used twice, not even after the newest row was deleted: the
     # high-water mark relies on it. PostgreSQL's sequences do the same.

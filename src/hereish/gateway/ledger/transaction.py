@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from hereish.core.types import Kind
+from hereish.gateway.ledger.budget_status import BudgetStatus
+from hereish.gateway.ledger.entry import Entry, repeat_release
 from hereish.gateway.ledger.keys import Keys
+from hereish.gateway.ledger.limit_charges import KnownCosts
 from hereish.gateway.ledger.models import (
     NO_ENTRY,
     EntryRef,
@@ -31,9 +34,10 @@ from hereish.gateway.ledger.queries import (
     check_token,
     entry_in_force,
     newest_entry,
+    read_known_costs,
 )
 from hereish.gateway.ledger.tables import destinations, entries, outbox, receipts, users
-from hereish.gateway.ledger.user_state import BudgetStatus, Entry, UserState, repeat_release
+from hereish.gateway.ledger.user_state import UserState
 
 # A phone's clock may be ahead of ours by this much. Later times are refused.
 AHEAD_S = 300.0
@@ -45,6 +49,7 @@ class FixAnswer(NamedTuple):
     release: LedgerRelease | None
     own: bool
     outcome: str  # for the metrics: a kind, or "again", "late", "other device", "ahead"
+    full: str | None = None  # which window was full, where nothing could be released
 
 
 class ReportResponse(NamedTuple):
@@ -201,6 +206,13 @@ class _UserReports:
         self.added: list[_NewEntry] = []
         self._tx, self._keys, self._policies = tx, keys, policies
         self._user_id, self._forwards = user.id, user.forwards
+        state.known_costs = self._known_costs
+
+    def _known_costs(self, since_s: float) -> KnownCosts:
+        """What the ledger knows, and what is not written yet."""
+        known = read_known_costs(self._tx, self._user_id, since_s)
+        added = [(one.entry.at_s, one.entry.cost) for one in self.added]
+        return known._replace(costs=[*known.costs, *(c for c in added if c[0] >= since_s)])
 
     def answer(self, fix: Fix, device: str, request: ReportRequest, now_s: float) -> FixAnswer:
         key = None
@@ -218,9 +230,10 @@ class _UserReports:
         if due and state.is_counted(device, fix.at_s, now_s):
             entry = state.add(fix, device)
             if entry is None:  # as before: nothing is left
-                answer = FixAnswer(None, own=False, outcome=Kind.NONE)
+                answer = FixAnswer(None, own=False, outcome=Kind.NONE, full=self._full_window())
             else:
-                answer = FixAnswer(entry.release(state.policy), own=True, outcome=entry.kind)
+                full = entry.full_window(state.policy)
+                answer = FixAnswer(entry.release(state.policy), True, entry.kind, full)
         else:
             answer = self._free_answer(fix, device, request.answers, settled=not due)
         state.note_report(device, fix.at_s, now_s)
@@ -249,7 +262,7 @@ class _UserReports:
         release = self._release(entry)
         if release is not None and not own:
             release = repeat_release(release, fix.at_s if settled else entry.at_s)
-        return FixAnswer(release, own, outcome)
+        return FixAnswer(release, own, outcome, self._full_window(entry))
 
     def _repeat(self, receipt: _Receipt) -> FixAnswer:
         """The answer that a report with this id had before."""
@@ -259,7 +272,8 @@ class _UserReports:
         release = None if entry is None else self._release(entry)
         if release is not None and not receipt.own:
             release = repeat_release(release, receipt.at_s)
-        return FixAnswer(release, receipt.own, outcome="again")
+        full = None if entry is None else self._full_window(entry)
+        return FixAnswer(release, receipt.own, outcome="again", full=full)
 
     def _in_force(self, at_s: float) -> Entry | None:
         if self.state.newest_is_in_force(at_s):
@@ -271,6 +285,13 @@ class _UserReports:
 
     def _release(self, entry: Entry) -> LedgerRelease | None:
         return entry.release(self._policies.read(self._tx, entry.policy_id))
+
+    def _full_window(self, entry: Entry | None = None) -> str | None:
+        """The window that was full when this entry was made, or the newest one."""
+        entry = entry or self.state.newest
+        if entry is None or entry.kind != Kind.NONE:
+            return None
+        return entry.full_window(self._policies.read(self._tx, entry.policy_id))
 
     def entry_rows(self) -> list[dict[str, Any]]:
         return [

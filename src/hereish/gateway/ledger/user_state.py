@@ -9,90 +9,43 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hereish.core.noise_first import NoiseFirst
-from hereish.core.run import NO_WINDOW
+from hereish.core.mechanism import PredictiveMechanism
+from hereish.core.run import NO_WINDOW, Run
 from hereish.core.session import Report, Session
 from hereish.core.step import in_window
-from hereish.core.types import Kind
+from hereish.core.types import Floats, Kind
 from hereish.core.windows import Window
 from hereish.errors import BudgetExhaustedError
-from hereish.gateway.ledger.models import Fix, LedgerRelease
+from hereish.gateway.ledger.budget_status import (
+    BudgetStatus,
+    JobCharges,
+    LimitStatus,
+    SecondStatus,
+)
+from hereish.gateway.ledger.entry import Entry, window_number
+from hereish.gateway.ledger.limit_charges import (
+    BucketSum,
+    Carried,
+    KnownCosts,
+    all_full,
+    buckets_at,
+    carry_over,
+    joined,
+    key_of,
+    spent_beside,
+    still_counting,
+    unseen,
+    whole_totals,
+)
+from hereish.gateway.ledger.models import Fix
 from hereish.gateway.ledger.policy import StoredPolicy
 from hereish.gateway.ledger.run_transfer import adopt_state, transfer_history
-
-
-class Entry(NamedTuple):
-    """What one report added to the ledger. Public."""
-
-    at_s: float
-    lat: float | None
-    lon: float | None
-    kind: Kind  # Kind.NONE: nothing could be released
-    cost: float
-    accuracy_m: float | None
-    eps_test: float
-    eps_noise: float
-    threshold_m: float | None
-    window: int | None
-    policy_id: int
-    device: str
-
-    def release(self, policy: StoredPolicy) -> LedgerRelease | None:
-        """The release of this entry, if it has one."""
-        if self.lat is None or self.lon is None or self.accuracy_m is None:
-            return None
-        m = policy.mechanism
-        return LedgerRelease(
-            lat=self.lat,
-            lon=self.lon,
-            at_s=self.at_s,
-            kind=self.kind,
-            cost=self.cost,
-            accuracy_m=self.accuracy_m,
-            eps_test=self.eps_test,
-            eps_noise=self.eps_noise,
-            threshold_m=self.threshold_m,
-            window=m.window.covers(self.window),
-            noise_first=m.own_decision is NoiseFirst,
-            moves_noise=m.moves_noise,
-        )
-
-
-def repeat_release(release: LedgerRelease, at_s: float) -> LedgerRelease:
-    """An earlier release as the answer to another report: free and untested."""
-    return replace(
-        release,
-        at_s=at_s,
-        kind=Kind.UNTESTED,
-        cost=0.0,
-        eps_test=0.0,
-        eps_noise=0.0,
-        threshold_m=None,
-    )
-
-
-class BudgetStatus(NamedTuple):
-    """What was spent of a window's budget. Public."""
-
-    spent: float
-    total: float
-    window: str
-    reports: int
-    exhausted: bool
-    closed: bool  # by a restore: what is left of it will not be spent
-    by_jobs: float = 0.0  # of what was spent: by jobs, or reserved for them
-
-    @property
-    def remaining(self) -> float:
-        return 0.0 if self.closed else self.total - self.spent
 
 
 class PrimaryDeviceSettings(NamedTuple):
@@ -102,15 +55,9 @@ class PrimaryDeviceSettings(NamedTuple):
     silence_s: float | None = None  # before others count; None: by the policy
 
 
-class JobCharges(NamedTuple):
-    """What jobs have taken of a user's budgets: spent, or reserved as long as they run. Public."""
-
-    reserved_s: float | None = None  # the end of the latest window that a job has reserved
-    by_window: Mapping[int | None, float] = MappingProxyType({})  # of the policy in force
-
-    def extended(self, end_s: float) -> JobCharges:
-        """The same when a window that ends then is reserved, too."""
-        return self._replace(reserved_s=max(end_s, self.reserved_s or -math.inf))
+def _nothing_known(since_s: float) -> KnownCosts:
+    """Until the ledger says what it knows."""
+    return KnownCosts((), math.inf)
 
 
 class UserState:
@@ -131,7 +78,10 @@ class UserState:
         self.policy_since_s = policy_since_s
         self.charges = charges
         self.entry_count = 0
+        # What reports have cost before: asked for where a policy begins that has other limits.
+        self.known_costs: Callable[[float], KnownCosts] = _nothing_known
         self._closed_s = closed_s
+        self._carried: Carried = {}
         self._devices = devices
         # When the primary device last reported, and what the ledger has stored of that.
         self._primary_seen_s = self._primary_seen_stored_s = -math.inf
@@ -143,6 +93,8 @@ class UserState:
         self._last_s = -math.inf  # of the entries, where a restore has mixed them with another run
         if state is not None:
             self._load(json.loads(state))
+        elif closed_s is not None:  # what was spent before the restore is not known
+            self._carried = all_full(policy.mechanism, closed_s)
 
     def _load(self, state: dict[str, Any]) -> None:
         self._session_state = state["session"]
@@ -150,6 +102,8 @@ class UserState:
         self.newest = Entry(**{**newest, "kind": Kind(newest["kind"])})
         self._last_s = self.newest.at_s
         self.entry_count = state.get("number", 0)
+        carried = state.get("limits", {})
+        self._carried = {key: [BucketSum(*one) for one in sums] for key, sums in carried.items()}
         self._exhausted_until_s = state.get("said_s", self._last_s)
         primary, seen_s = state.get("heard", (None, None))
         if primary is not None and primary == self._devices.primary:
@@ -164,6 +118,12 @@ class UserState:
     def newest_is_in_force(self, at_s: float) -> bool:
         """Whether the newest entry is the one in force at this time."""
         return self.newest is not None and self.newest.at_s == self._last_s <= at_s
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether the policy in force, or the one that waits, has windows beside its first."""
+        policies = (self.policy, self.next_policy)
+        return any(one is not None and one.mechanism.limits for one in policies)
 
     @property
     def session(self) -> Session:
@@ -220,7 +180,7 @@ class UserState:
         newest, same = self.newest, False
         if newest is not None and newest.kind == Kind.NONE:
             same = (newest.window, newest.policy_id) == (window, self.policy.id)
-            ended = not may_pay or self.budget_at(fix.at_s).exhausted
+            ended = not may_pay or self._has_ended(fix.at_s)
             if same and ended:
                 # While another policy waits, store up to when this was answered: what waits may
                 # change. And in a window that nothing was paid from, where another might begin.
@@ -228,18 +188,20 @@ class UserState:
                 if not begun or self.next_policy is not None:
                     self._exhausted_until_s, self._exhausted_until_changed = fix.at_s, True
                 return None
-        entry = None
+        entry, full = None, None
         if may_pay:
-            try:
-                at = datetime.fromtimestamp(fix.at_s, UTC)
-                with self.session.charged(at, self.charges.by_window.get(window, 0.0)):
+            at = datetime.fromtimestamp(fix.at_s, UTC)
+            by_jobs, beside = self.charges.by_window.get(window, 0.0), self._beside(fix.at_s)
+            with self.session.charged(at, by_jobs, beside.tolist()):
+                try:
                     report = self.session.report((fix.lat, fix.lon), at)  # [L4]
-                entry = self._paid_entry(report, fix.at_s, device)
-            except BudgetExhaustedError:
-                if same:  # jobs have the rest, and may return it: stored up to when
-                    self._exhausted_until_s, self._exhausted_until_changed = fix.at_s, True
-                    return None
-        self.newest = entry or self._empty_entry(fix.at_s, window, device)
+                    entry = self._paid_entry(report, fix.at_s, device)
+                except BudgetExhaustedError:
+                    full = self._full_limit()
+            if entry is None and same:  # jobs have the rest, and may return it: stored up to when
+                self._exhausted_until_s, self._exhausted_until_changed = fix.at_s, True
+                return None
+        self.newest = entry or self._empty_entry(fix.at_s, window, device, full)
         self._last_s = fix.at_s
         self.entry_count += 1
         return self.newest
@@ -271,7 +233,24 @@ class UserState:
         last_m = self.newest.accuracy_m if self.newest is not None else None
         return last_m if last_m is not None else math.pi * 6_371_008.8
 
-    def _empty_entry(self, at_s: float, window: int | None, device: str) -> Entry:
+    def _full_limit(self) -> int | None:
+        """The limit that has least left, just now; None if the first window has no more."""
+        left = [budget.remaining for budget in self.session.budgets]
+        full = left.index(min(left))
+        return full - 1 if full else None
+
+    def _beside(self, at_s: float) -> Floats:
+        """What counts as spent of each limit beside the run, and no more than is left of it."""
+        m = self.policy.mechanism
+        if not m.limits or not (self._carried or self.charges.spans):
+            return np.zeros(len(m.limits))
+        beside = spent_beside(m, self._carried, self.charges.spans, at_s)
+        run = in_window(m, self.session.run, np.array([at_s]))
+        return np.asarray(np.minimum(beside, whole_totals(m) - run.limit_spent[0]))
+
+    def _empty_entry(
+        self, at_s: float, window: int | None, device: str, full_limit: int | None
+    ) -> Entry:
         """The entry that stores that nothing was released."""
         return Entry(
             at_s=at_s,
@@ -287,6 +266,7 @@ class UserState:
             window=window,
             policy_id=self.policy.id,
             device=device,
+            full_limit=full_limit,
         )
 
     def may_pay(self, at_s: float) -> bool:
@@ -313,12 +293,51 @@ class UserState:
                 return True
             if not _is_later(new.mechanism.window, at_s, self._paid_s):  # [L5]
                 return False
+        self._carried = self._carried_over(new.mechanism, at_s)
         empty = math.isnan(float(self.session.run.at_s[0]))
         self._session_state = None if empty else transfer_history(self.session, new.mechanism)
         self._session = None
         self.policy, self.next_policy, self.policy_since_s = new, None, at_s
         self.charges = self.charges._replace(by_window={})  # which were the old policy's
         return True
+
+    def _carried_over(self, new: PredictiveMechanism, at_s: float) -> Carried:
+        """What counts as spent of the limits of a policy that begins now."""
+        if self.newest is None:  # no report is known
+            return {} if self._closed_s is None else all_full(new, self._closed_s)
+        old, run = self.policy.mechanism, self.session.run
+        return carry_over(old, run, self._carried, new, at_s, self._known_before)
+
+    def carried(self, window: Window) -> Sequence[BucketSum]:
+        """What counts as spent of a limit beside the run and beside jobs."""
+        return self._carried.get(key_of(window), ())
+
+    def _known_before(self, since_s: float) -> KnownCosts:
+        """What reports have cost; what was lost in a restore is not known."""
+        known = self.known_costs(since_s)
+        lost = (known.unknown_s, self._closed_s)
+        unknown_s = max((s for s in lost if s is not None), default=None)
+        reaches = unknown_s is not None and unknown_s >= since_s
+        return known._replace(unknown_s=unknown_s if reaches else None)
+
+    def charge_unseen(self, until_s: float, jobs_lost: bool) -> None:
+        """Count what may have been spent of the limits since the newest entry: a restore lost it.
+
+        By reports, and by jobs for windows since then; where jobs may have paid for any window,
+        the limits are full.
+        """
+        m = self.policy.mechanism
+        if not m.limits or self.newest is None:
+            return
+        run, known_s = self.session.run, self.newest.at_s
+        spent = float(in_window(m, run, np.array([known_s])).spent[0])
+        parts = [self._carried, unseen(m, m, known_s, spent, until_s)]
+        if self.next_policy is not None:  # it may have begun
+            parts.append(unseen(self.next_policy.mechanism, m, known_s, 0.0, until_s))
+        if jobs_lost:
+            parts.append(all_full(m, until_s))
+        [now] = buckets_at(m, [until_s])
+        self._carried = still_counting(m, joined(*parts), now.tolist())
 
     @property
     def _paid_s(self) -> float:
@@ -342,14 +361,21 @@ class UserState:
             raise RuntimeError("a user without entries has no state to store")
         state: dict[str, Any] = {
             "session": self.session.to_state(),
-            "newest": self.newest._asdict(),
+            "newest": self.newest.to_plain(),
             "number": self.entry_count,
         }
+        if self._carried:  # all of it: a job may go back to when the policy began
+            state["limits"] = self._carried
         if self._exhausted_until_s > self.newest.at_s:
             state["said_s"] = self._exhausted_until_s
         if self._primary_seen_s > -math.inf:
             state["heard"] = (self._devices.primary, self._primary_seen_s)
         return json.dumps(state)
+
+    def _has_ended(self, at_s: float) -> bool:
+        """Whether the run has said that nothing is left, and nothing has begun anew since."""
+        m = self.policy.mechanism
+        return bool(in_window(m, self.session.run, np.array([at_s])).ended[0])
 
     def budget_at(self, at_s: float) -> BudgetStatus:
         """The budget of the window of this time, by the policy in force."""
@@ -358,21 +384,41 @@ class UserState:
         window = int(run.window[0])
         closed = self.is_closed(at_s)
         by_jobs = self.charges.by_window.get(None if window == NO_WINDOW else window, 0.0)
+        limits = self._limits_at(run, at_s)
+        full = any(limit.is_full for limit in limits)
         return BudgetStatus(
             spent=float(run.spent[0]) + by_jobs,
             total=m.privacy.eps_per_m,
             window=m.window.covers(None if window == NO_WINDOW else window),
             reports=int(run.reports[0]),
-            exhausted=bool(run.ended[0]) or closed,
+            exhausted=bool(run.ended[0]) or closed or full,
             closed=closed,
             by_jobs=by_jobs,
+            limits=limits,
         )
 
+    def second_promise_at(self, at_s: float) -> SecondStatus | None:
+        """What its reports lose together but for a small probability; None where none is stated.
 
-def window_number(window: Window, at_s: float) -> int | None:
-    """The number of the window of a time; None if there is one for ever."""
-    numbers = window.index(np.array([at_s]))
-    return None if numbers is None else int(numbers[0])
+        Apart from `budget_at`, which every report asks for: this is computed.
+        """
+        m = self.policy.mechanism
+        run = in_window(m, self.session.run, np.array([at_s]))
+        return SecondStatus.of(m, run, self.budget_at(at_s))
+
+    def _limits_at(self, run: Run, at_s: float) -> tuple[LimitStatus, ...]:
+        m = self.policy.mechanism
+        beside = self._beside(at_s) if m.limits else ()
+        return tuple(
+            LimitStatus(
+                window=limit.covers(window_number(limit.window, at_s)),
+                level=limit.level or 0.0,
+                spent=float(run.limit_spent[0, number] + by_jobs),
+                total=m.bound.limits[number],
+                by_jobs=float(by_jobs),
+            )
+            for number, (limit, by_jobs) in enumerate(zip(m.limits, beside, strict=True))
+        )
 
 
 def _is_later(window: Window, at_s: float, than_s: float) -> bool:

@@ -49,6 +49,19 @@ def test_the_ends_of_the_budget_are_not_rounded_away(
     assert text(look, "#left") == f"{words} of today's budget is left"
 
 
+def test_budgets_of_longer_windows_are_shown(look: Visit, stage: Stage) -> None:
+    month = {"window": "the reports of 2026-05 (Europe/Helsinki)", "total": 0.06}
+    ever = {"window": "all reports together", "total": 0.2, "spent": 0.2, "remaining": 0.0}
+    limits = [{**month, "spent": 0.045, "remaining": 0.015}, ever]
+    stage.budget.update(limits=limits, exhausted=True)
+    signed_in(look)
+    assert text(look, "#limits") == (
+        "25 % is left of the budget that covers the reports of 2026-05 (Europe/Helsinki). "
+        "0 % is left of the budget that covers all reports together."
+    )
+    assert "that covers all reports together is used up" in text(look, "#exhausted")
+
+
 @pytest.mark.parametrize(
     ("remaining", "words"), [(0.0, "The budget is used up"), (0.0002, "too little for another")]
 )

@@ -115,6 +115,11 @@ async function loadMore(whose) {
   showReleases(whose);
 }
 
+function limit({ window, remaining, total }) {
+  const share = total > 0 ? remaining / total : 0;
+  return `${percent(share)} is left of the budget that covers ${window}.`;
+}
+
 function showBudget(budget, today) {
   const share = budget.total > 0 ? Math.min(Math.max(budget.remaining / budget.total, 0), 1) : 0;
   const name = budget.window.includes(today) ? "today's budget" : "the budget";
@@ -126,7 +131,9 @@ function showBudget(budget, today) {
   const pace = budget.interval_s > 0 ? `, at most one every ${small(budget.interval_s)} s` : "";
   write("spent", `${percent(1 - share)} is spent (${small(budget.spent)} of ` +
     `${small(budget.total)}), on ${plural(budget.reports, "report")}${pace}.`);
-  const end = share > 0 ? "What is left is too little for another report" : "The budget is used up";
+  const full = budget.limits.find(({ remaining, total }) => remaining <= 1e-9 * total);
+  let end = share > 0 ? "What is left is too little for another report" : "The budget is used up";
+  if (full) end = `The budget that covers ${full.window} is used up`;
   write("exhausted",
     `${end}. Nothing new about where you are is released until a fresh budget begins.`);
   element("exhausted").hidden = !budget.exhausted;
@@ -134,6 +141,8 @@ function showBudget(budget, today) {
   write("forecast", expected ? forecast(expected) : "");
   element("forecast").hidden = !expected;
   write("window", `This budget covers ${budget.window}.`);
+  write("limits", budget.limits.map(limit).join(" "));
+  element("limits").hidden = !budget.limits.length;
   write("policy", `It is spent like this: ${budget.policy}.`);
   write("guarantee", budget.guarantee);
   element("guarantee").classList.toggle("bad", budget.guarantee.startsWith("NOT PRIVATE"));

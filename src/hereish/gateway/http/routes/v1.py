@@ -24,9 +24,12 @@ from hereish.gateway.http.schemas import (
     HistoryBody,
     HistoryItem,
     IsoTime,
+    LimitBody,
     ReportRequestBody,
     ReportResponseBody,
+    SecondPromiseBody,
 )
+from hereish.gateway.ledger.budget_status import SecondStatus
 from hereish.gateway.ledger.models import Fix
 from hereish.gateway.ledger.positions import HEADER
 from hereish.gateway.ledger.rest_forecast import RestForecast, forecast_rest
@@ -76,6 +79,7 @@ async def report(request: Request) -> Response:
         "accuracy_m": release.accuracy_m if release else None,
         "noise_first": release.noise_first if release else False,
         "moves_noise": release.moves_noise if release else 0.0,
+        "full": answer.full,
     }
     # As ReportResponseBody has it, which a test checks: validating every response is slow.
     # In a header, since it changes: the same report has the same body.
@@ -127,6 +131,7 @@ async def read_budget(request: Request, response: Response) -> BudgetBody:
     now_s = time.time()
     budget, policy = state.budget_at(now_s), state.policy.settings
     expected = await run_in_threadpool(forecast_rest, state, now_s)
+    second = await run_in_threadpool(state.second_promise_at, now_s)
     return BudgetBody(
         user=device.user,
         device=device.device,
@@ -136,14 +141,33 @@ async def read_budget(request: Request, response: Response) -> BudgetBody:
         window=budget.window,
         reports=budget.reports,
         exhausted=budget.exhausted,
+        limits=[
+            LimitBody(
+                window=limit.window,
+                spent=limit.spent,
+                remaining=limit.remaining,
+                total=limit.total,
+            )
+            for limit in budget.limits
+        ],
         forecast=None if expected is None else _forecast_body(expected),
         guarantee=state.policy.mechanism.guarantee,
+        second_promise=None if second is None else _second_promise_body(second),
         policy=policy.describe(),
         interval_s=policy.interval_s,
         time_zone=policy.time_zone,
         on_exhausted=policy.on_exhausted,
         policy_version=state.policy.version,
         policy_changes=state.next_policy is not None,
+    )
+
+
+def _second_promise_body(second: SecondStatus) -> SecondPromiseBody:
+    return SecondPromiseBody(
+        level=second.promise.level,
+        level_so_far=second.level_so_far,
+        delta=second.promise.delta,
+        statement=second.promise.statement,
     )
 
 
