@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from hereish import (
-    LaplaceTest,
     Line,
     NoiseFirst,
     Plan,
@@ -45,18 +44,6 @@ class SamePlan:
 
     def __call__(self, run: Run, at_s: Floats, /) -> Plan:
         return Plan(self.eps_test, self.eps_noise, self.threshold)
-
-
-@dataclass(frozen=True)
-class UnderpaidTest(LaplaceTest):
-    """Tests with `times` the eps that is booked: 2 pays half."""
-
-    times: float = 1.0
-
-    def __call__(
-        self, space: Space, x: Floats, guess: Floats, eps: PerLane, threshold: PerLane, u: Floats
-    ) -> Bools:
-        return super().__call__(space, x, guess, eps * self.times, threshold, u)
 
 
 @dataclass(frozen=True)
@@ -112,15 +99,6 @@ class SmallNoise(Plane):
 
     def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
         return super().noise(x, eps * self.times, u)
-
-
-@dataclass(frozen=True)
-class EastOnly(Sphere):
-    """Moves east and west, and publishes the latitude."""
-
-    def noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
-        moved = super().noise(x, eps, u)
-        return self.snap(np.column_stack([x[:, 0], moved[:, 1]]))
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
+from hereish.audit.pair_audit import Pair, ReleasedRuns, Score
 from hereish.core.types import Floats, Ints
-from tests.support.black_box import Pair, Released, Score
 
 _KINDS = 4
 # More cells in the tails: a law that ends somewhere shows at its end.
@@ -50,9 +50,9 @@ class Measure(NamedTuple):
         return cell
 
 
-def learn(pair: Pair, of_x: Released, of_other: Released, /) -> Score[Released]:
+def learn(pair: Pair, of_x: ReleasedRuns, of_other: ReleasedRuns, /) -> Score[ReleasedRuns]:
     """A score that tells runs of one trace from runs of the other."""
-    joined = Released(
+    joined = ReleasedRuns(
         value=np.concatenate([of_x.value, of_other.value]),
         kind=np.concatenate([of_x.kind, of_other.kind]),
         cost=np.concatenate([of_x.cost, of_other.cost]),
@@ -67,7 +67,7 @@ def learn(pair: Pair, of_x: Released, of_other: Released, /) -> Score[Released]:
     ]
     weights = _fitted(cells, sizes, is_x)
 
-    def score(released: Released) -> Floats:
+    def score(released: ReleasedRuns) -> Floats:
         total = np.zeros(len(released.cost))
         for measure, cuts, weight in zip(describe(pair, released), edges, weights, strict=True):
             total += weight[measure.cells(cuts)]
@@ -76,7 +76,7 @@ def learn(pair: Pair, of_x: Released, of_other: Released, /) -> Score[Released]:
     return score
 
 
-def describe(pair: Pair, released: Released) -> Iterator[Measure]:
+def describe(pair: Pair, released: ReleasedRuns) -> Iterator[Measure]:
     """What is looked at in each run; the same measures in the same order for every sample."""
     geometry = pair.geometry
     places, others = geometry.positions(pair.x), geometry.positions(pair.other)
@@ -97,6 +97,8 @@ def describe(pair: Pair, released: Released) -> Iterator[Measure]:
             near, far = geometry.distance(x, before), geometry.distance(other, before)
             along_before, across_before = (geometry.flat(x, before) @ turned).T
             yield Measure(kind, _KINDS, (far - near, near))
+            yield Measure(kind, _KINDS, (near,))
+            yield Measure(kind, _KINDS, (far,))
             yield Measure(kind, _KINDS, (along - along_before,))
             yield Measure(kind, _KINDS, (across - across_before,))
         before = np.where(np.isnan(value), before, value)

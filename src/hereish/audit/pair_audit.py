@@ -1,12 +1,12 @@
-"""A black-box audit: what the releases of a mechanism give away, against what it claims.
+"""What the releases of a mechanism tell of two traces, against what it claims.
 
 A mechanism is any function from traces to what is released of them. Two traces are run through it
-many times. On one part of the runs an event is chosen that is likely from the one trace and
-unlikely from the other; on the rest, which nobody has looked at, it is counted. Exact bounds of
-Clopper and Pearson on both shares make a lower bound on the privacy loss ln(P(E|x) / P(E|x')),
-which a claim that is true exceeds with probability 1 - alpha at least, however the event was
-found. So an audit can convict a mechanism and never acquit one: what it can see is measured on
-mechanisms with known faults.
+many times. On one half of the runs an event is chosen that is likely from the one trace and
+unlikely from the other; on the other half, which nobody has looked at, it is counted. Exact bounds
+of Clopper and Pearson on both chances make a lower bound on the privacy loss ln(P(E|x) / P(E|x')),
+which is too high with probability alpha at most, however the event was found. So an audit
+can convict a mechanism and never acquit one: what it can see is measured on mechanisms with known
+faults.
 
 Two claims are tried. The whole budget bounds every event. What a run books bounds it more sharply
 (Lemma 1): among the runs that claim a loss of at most C, no event loses more than C.
@@ -20,11 +20,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from scipy.special import betainccinv, betaincinv
 
-from hereish.core.types import Floats, Ints, PerLane
+from hereish.audit.bounds import ALPHA, loss_at_least
+from hereish.core.types import Floats, Ints
 
-ALPHA = 1e-6
 # Of the runs of each trace, the shares that a score is learnt from and that its event is chosen
 # on. The rest is counted.
 _LEARNT, _CHOSEN = 0.25, 0.25
@@ -34,12 +33,12 @@ _CAPS = np.array([0.01, 0.1, 0.3, 0.6, 1.0])
 
 
 @dataclass(frozen=True)
-class Released:
+class ReleasedRuns:
     """The whole public output of many runs of one trace; the first axis is the run."""
 
     value: Floats  # (runs, steps, coordinates); NaN where nothing was released
     kind: Ints  # (runs, steps) small numbers from 0 that tell kinds of releases apart
-    cost: Floats  # (runs, steps) what was booked for the step, per unit of distance
+    cost: Floats  # (runs, steps) what was booked for the step, per unit of distance; NaN: unknown
 
     def take(self: R, runs: slice) -> R:
         """Some of the runs."""
@@ -47,7 +46,7 @@ class Released:
         return replace(self, **kept)
 
 
-R = TypeVar("R", bound=Released)
+R = TypeVar("R", bound=ReleasedRuns)
 Mechanism = Callable[[Floats], R]  # (runs, steps, coordinates) of true places
 Score = Callable[[R], Floats]  # for each run; high where it speaks for the first trace
 
@@ -76,10 +75,17 @@ class Pair:
     other: Floats
     apart: Floats  # (steps,)
     geometry: Geometry
+    name: str = ""
 
-    def claimed(self, released: Released) -> Floats:
+    @property
+    def apart_m(self) -> float:
+        """How far apart they are where they are farthest apart."""
+        return float(self.apart.max())
+
+    def claimed(self, released: ReleasedRuns) -> Floats:
         """The loss between the two that each run books: its costs times the distances."""
-        return np.asarray(released.cost @ self.apart)
+        booked = released.cost @ self.apart
+        return np.where(np.isnan(booked), np.inf, booked)
 
 
 # Makes a score of runs of the first trace and runs of the other.
@@ -102,12 +108,17 @@ class Finding(NamedTuple):
         return self.loss - self.claim
 
 
-class Audit(NamedTuple):
+class PairAudit(NamedTuple):
     """All events of an audit. With probability 1 - alpha at least all of the bounds hold."""
 
     findings: tuple[Finding, ...]
     runs: int  # that were counted, of each trace
     alpha: float
+
+    @property
+    def alpha_each(self) -> float:
+        """The share of alpha that each of its events gets."""
+        return self.alpha / len(self.findings)
 
     @property
     def worst(self) -> Finding:
@@ -125,24 +136,7 @@ class Audit(NamedTuple):
         return max(finding.loss for finding in self.findings)
 
 
-def share_at_least(hits: PerLane, runs: int, alpha: float) -> Floats:
-    """Clopper and Pearson's lower bound on a chance: too high with probability alpha at most."""
-    return np.where(hits > 0, betaincinv(np.maximum(hits, 1), runs - hits + 1.0, alpha), 0.0)
-
-
-def share_at_most(hits: PerLane, runs: int, alpha: float) -> Floats:
-    """Clopper and Pearson's upper bound on a chance: too low with probability alpha at most."""
-    return np.where(hits < runs, betainccinv(hits + 1.0, np.maximum(runs - hits, 1), alpha), 1.0)
-
-
-def loss_at_least(hits: PerLane, other_hits: PerLane, runs: int, alpha: float) -> Floats:
-    """A lower bound on ln(P(E|x) / P(E|x')) from how often E came up in so many runs of each."""
-    with np.errstate(divide="ignore"):
-        low = np.log(share_at_least(hits, runs, alpha / 2))
-    return np.asarray(low - np.log(share_at_most(other_hits, runs, alpha / 2)))
-
-
-def audit(
+def audit_pair(
     mechanism: Mechanism[R],
     pair: Pair,
     learners: Mapping[str, Learner[R]],
@@ -150,7 +144,7 @@ def audit(
     claim: float,
     runs: int,
     alpha: float = ALPHA,
-) -> Audit:
+) -> PairAudit:
     """Look for an event that refutes `claim`, or what the runs themselves book.
 
     Guarantee: if both are true, the audit is `refuted` with probability alpha at most.
@@ -174,7 +168,7 @@ def audit(
                 loss = float(loss_at_least(hits[0], hits[1], counted, each))
                 findings.append(Finding(name, towards, min(cap, claim), loss, *hits))
             seen = [[scored.opposite() for scored in reversed(part)] for part in seen]
-    return Audit(tuple(findings), counted, alpha)
+    return PairAudit(tuple(findings), counted, alpha)
 
 
 class _Scored(NamedTuple):
@@ -194,9 +188,10 @@ class _Scored(NamedTuple):
 
 def _caps(claimed: Floats) -> list[float]:
     """Where to cut the runs by what they claim: at each level if they are few; and not at all."""
-    levels = np.unique(claimed.round(9))
+    booked = claimed[np.isfinite(claimed)]
+    levels = np.unique(booked.round(9))
     if len(levels) > len(_CAPS):
-        levels = np.unique(np.quantile(claimed, _CAPS, method="inverted_cdf").round(9))
+        levels = np.unique(np.quantile(booked, _CAPS, method="inverted_cdf").round(9))
     return [*(levels + 1e-9).tolist(), math.inf]
 
 
