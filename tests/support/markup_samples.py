@@ -190,7 +190,9 @@ def released(
 def written(form: str, *rows: ReleasedRows, layout: Layout | None = None) -> bytes:
     """A file of these rows."""
     file = io.BytesIO()
-    writer = get_format(form).open_writer(file, layout or Layout(), GUARANTEE)
+    open_writer = get_format(form).open_writer
+    assert open_writer is not None
+    writer = open_writer(file, layout or Layout(), GUARANTEE)
     for part in rows:
         writer.write(part)
     writer.finish()

@@ -51,7 +51,8 @@ def test_a_folder_can_change_its_format(tmp_path: Path, form: str, ending: str) 
 def test_users_and_traces_become_the_trees_of_geolife_and_tdrive(tmp_path: Path) -> None:
     both = [(u, k, *row[1:]) for u in ("ann", "b/b") for k in "xy" for row in rows(u, 2)]
     source = table(tmp_path / "in.csv", both, "user,trace,time,lat,lon")
-    sanitize_files([source], tmp_path / "geolife", M, to_form="geolife")
+    kept = Columns(keep_trace_names=True)
+    sanitize_files([source], tmp_path / "geolife", M, columns=kept, to_form="geolife")
     found = sorted(str(p.relative_to(tmp_path)) for p in (tmp_path / "geolife").rglob("*.plt"))
     assert [Path(name).name for name in found] == ["x.plt", "y.plt", "x.plt", "y.plt"]
     assert found[0] == "geolife/Data/ann/Trajectory/x.plt"

@@ -164,12 +164,20 @@ REFUSED: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
     "no time": (lambda: small(time=[*small().time[:2], None]), {}, "row 2: it has no time"),
     "naive": (lambda: small(time=small().time.dt.tz_localize(None)), {}, "say their zone"),
     "text": (lambda: small(lat=["a", "b", "c"]), {}, "'lat' must hold numbers"),
-    "column": (lambda: small().rename(columns={"lat": "y"}), {}, "there is no column 'lat'; found"),
+    "column": (
+        lambda: small().rename(columns={"lat": "y"}),
+        {},
+        "no column is called lat .* one of 'time', 'y'",
+    ),
     "no user": (lambda: small(id=["a", None, "b"]), {"user": "id"}, "row 1: it has no id"),
     "taken": (lambda: small(kind=1), {"keep": ["kind"]}, "'kind' and 'cost' are taken"),
     "twice": (small, {"keep": ["lat"]}, "must differ"),
     "no frame": (lambda: [1, 2, 3], {}, "pandas, GeoPandas or polars .* found list"),
-    "lazy": (lambda: pl.from_pandas(small()).lazy(), {}, "collect a lazy one"),
+    "lazy": (
+        lambda: pl.from_pandas(small()).lazy(),
+        {"order": "input"},
+        "a stream is sorted by user and time",
+    ),
     "no crs": (
         lambda: gpd.GeoDataFrame(small(), geometry=[Point(24, 60)] * 3),
         {},

@@ -194,7 +194,7 @@ def test_a_time_without_an_offset_is_left_out_wherever_it_stands(tmp_path: Path,
     line = 2 + mixed.index("2026-05-05T10:00:00")
     with pytest.raises(PointError, match=rf"line {line}: its time does not say its offset"):
         sanitize_files([source], out, M)
-    summary = sanitize_files([source], out, M, drop_bad=True)
+    summary = sanitize_files([source], out, M, drop_bad="all")
     assert (summary.points, sum(summary.bad.values())) == (3, 1)
     zone = Columns(zone=ZoneInfo("Europe/Helsinki"))
     assert not sanitize_files([source], out, M, columns=zone).bad

@@ -12,7 +12,7 @@ import pytest
 
 import hereish
 from hereish.core.types import Floats
-from hereish.errors import HereishError, ParameterError
+from hereish.errors import HereishError, ParameterError, PointError
 from hereish.traces import arrow
 from hereish.traces.arrow import ArrowColumns
 from hereish.traces.budgets import Budgets, EachTrace
@@ -97,6 +97,18 @@ def test_grants_need_a_window_of_time_and_a_column_of_lists() -> None:
     columns = ArrowColumns("user", "time", "lat", "lon", "trace", granted="granted")
     with pytest.raises(ParameterError, match="none per trace"):
         released(with_grants(people(2, 5), m), per_trace, columns)
+
+
+def test_a_window_that_was_granted_twice_is_refused() -> None:
+    # As from the grants of two jobs: which of them counts would depend on the order.
+    m = MECHANISMS["whole day"]
+    table = with_grants(people(2, 5), m)
+    twice = [grants + grants[:1] for grants in table["granted"].to_pylist()]
+    doubled = table.drop_columns("granted").append_column(
+        "granted", pa.array(twice, table["granted"].type)
+    )
+    with pytest.raises(PointError, match="granted twice"):
+        released(doubled, m, COLUMNS)
 
 
 class Job:

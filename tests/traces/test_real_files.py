@@ -18,7 +18,7 @@ from hereish.traces.budgets import EachTrace
 from hereish.traces.columns import Columns
 from hereish.traces.faults import FAULT_REASONS, Fault
 from hereish.traces.files import load_rows, sanitize_files
-from hereish.traces.formats.registry import FORMATS
+from hereish.traces.formats.registry import FORMATS, WRITTEN_NAMES
 from hereish.traces.table import RowBatch
 from tests.support.paths import DATA
 
@@ -27,10 +27,18 @@ DAILY = hereish.fixed_utility(PRIVACY, 3000, window=hereish.Day("Asia/Shanghai")
 GEOLIFE, TDRIVE = DATA / "geolife-raw", DATA / "tdrive-raw"
 BEIJING = ZoneInfo("Asia/Shanghai")
 HOUR = DATA / "tdrive-window.csv.gz"  # of 8,643 taxis: a tree of it would be as many files
-NAMED = ("csv", "geojson", "parquet", "geoparquet")  # formats that keep the names of columns
+NAMED = (
+    "csv",
+    "tsv",
+    "geojson",
+    "parquet",
+    "geoparquet",
+    "gpkg",
+    "mfjson",
+)  # formats that keep the names of columns
 ROUNDS = [
-    *((GEOLIFE, Columns(zone=BEIJING), form) for form in FORMATS),
-    *((TDRIVE, Columns(zone=BEIJING), form) for form in FORMATS),
+    *((GEOLIFE, Columns(zone=BEIJING), form) for form in WRITTEN_NAMES),
+    *((TDRIVE, Columns(zone=BEIJING), form) for form in WRITTEN_NAMES),
     *((HOUR, Columns(user="id", zone=BEIJING), form) for form in ("gpx", *NAMED)),
 ]
 
@@ -146,7 +154,7 @@ def test_traces_of_a_large_table_across_its_pieces(tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
     summary = sanitize_files([part], out, m, drop_bad=True)
     assert summary.points == summary.released + summary.refused + sum(summary.bad.values())
-    written = pq.read_table(out).group_by("trace").aggregate([("cost", "sum")])
+    written = pq.read_table(out).group_by(["user", "trace"]).aggregate([("cost", "sum")])
     costs = written["cost_sum"].to_numpy()
     assert len(costs) == summary.traces
     assert costs.max() <= PRIVACY.eps_per_m

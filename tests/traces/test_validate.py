@@ -150,7 +150,7 @@ def test_dropping_counts_each_reason() -> None:
 
 
 def test_a_broken_file_is_an_error_or_a_note() -> None:
-    why = UnreadableFileError("it ends early", 7)
+    why = UnreadableFileError("it ends early", 7, expected="more", remedy="copy it again")
     with pytest.raises(PointError, match=r"log\.csv, line 7: it ends early"):
         Validator(drop_bad=False).file_error(SOURCE, why)
     validator = Validator(drop_bad=True)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hereish.traces.budgets import Budgets
+from hereish.traces.frame_tally import FrameTally
 
 if TYPE_CHECKING:
     from hereish.traces.frames import sanitize_frame
 
-__all__ = ["Budgets", "sanitize_frame"]
+__all__ = ["Budgets", "FrameTally", "sanitize_frame"]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import KeyedDraws
 from hereish.core.types import Ints, Kind
 from hereish.errors import ParameterError, PartError, PointError
-from hereish.traces.budgets import EachTrace, tie_breaker
+from hereish.traces.budgets import EachTrace, check_budgets, tie_breaker
 from hereish.traces.faults import FAULT_REASONS, Fault
 from hereish.traces.foreign_errors import replace_foreign_errors
 from hereish.traces.job_budget import check_shared_budget
@@ -159,6 +159,7 @@ class BatchSanitizer:
                 f"{type(draws).__name__}"
             )
         check_keyed(mechanism, columns)
+        check_budgets(mechanism)
         if isinstance(mechanism.window, EachTrace) and (every_s is not None or standings):
             raise ParameterError(
                 "with a budget per trace rows come trace by trace, so a user's points cannot be "
@@ -305,7 +306,8 @@ class BatchSanitizer:
             self._counts.thinned += int(np.count_nonzero(~keep))
             self._thinner.forget_all_but(names[-1])
             chosen = np.flatnonzero(keep)
-        if self._lane_mechanism.on_exhausted != "stop" or not standing.run.ended[0]:
+        m = self._lane_mechanism
+        if m.on_exhausted != "stop" or m.limiter is not None or not standing.run.ended[0]:
             return chosen
         lanes = lane_starts(rows)
         if lane_keys(rows, lanes[:1])[0] != standing.lane[0]:
@@ -317,12 +319,13 @@ class BatchSanitizer:
         self._counts.refused += len(chosen) - len(left)
         return left
 
-    def _in_time(self, rows: OrderedRows, names: Sequence[str], standing: Standing) -> Ints:
+    def _in_time(self, rows: OrderedRows, names: Sequence[str], standing: Standing) -> Ints | None:
         """The rows after their user's last report, and not too close to it or to each other."""
         chosen = np.flatnonzero(rows.micros > standing.last_us[rows.user])
-        self._counts.late += len(rows.user) - len(chosen)
+        late = len(rows.user) - len(chosen)
+        self._counts.late += late
         if self._thinner is None:
-            return chosen
+            return chosen if late else None
         for name, at_us in zip(names, standing.last_us.tolist(), strict=True):
             if at_us != NEVER:
                 self._thinner.remember(name, at_us)
@@ -371,7 +374,7 @@ class BatchSanitizer:
         offsets = np.append(lanes, len(rows.user))
         keyed = lane_names(rows, lanes)
         rounds = LaneRounds(m, rows.points, rows.at_s, offsets, self._draws, keyed)
-        if m.tracker is None:
+        if not m.carries_over:
             out = rounds.all_at_once(run.frozen())
         else:
             out = rounds.one_after_the_other(users, run.frozen(), before.run)

@@ -233,12 +233,18 @@ def lane_grants(rows: OrderedRows, lanes: Ints) -> Floats | None:
     """What may be spent in each lane; None: a whole budget."""
     if rows.granted is None:
         return None
-    listed = [
-        {} if grants is None else {one["window"]: one["eps"] for one in grants}
-        for grants in rows.granted.to_pylist()
-    ]
+    listed = [_grants_of_one(grants or []) for grants in rows.granted.to_pylist()]
     keys = zip(rows.user[lanes].tolist(), rows.window[lanes].tolist(), strict=True)
     return np.array([listed[user].get(window) or 0.0 for user, window in keys])
+
+
+def _grants_of_one(grants: Sequence[dict[str, Any]]) -> dict[int, float]:
+    """What a user may spend of each window."""
+    found = {one["window"]: one["eps"] for one in grants}
+    if len(found) < len(grants):
+        # An engine does not say which is the last: computed again, it could be another release.
+        raise PointError("a user's window was granted twice; nothing of its batch was released")
+    return found
 
 
 def sort_key(owner: Sequence[str | int]) -> list[Any]:

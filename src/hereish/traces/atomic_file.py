@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from hereish.errors import HereishError
+from hereish.errors import HereishError, ParameterError
 from hereish.traces.columns import Layout
 from hereish.traces.formats.base import Format, Writer
 from hereish.traces.guarantee import GuaranteeMetadata
@@ -26,20 +26,35 @@ class OutputClosedError(HereishError):
 
 
 class AtomicFile:
-    """One file while it is written; standard output if there is no path."""
+    """One file while it is written; standard output if there is no path.
+
+    In a new folder, which appears as a whole, it has its own name from the beginning, and whoever
+    lets the folder appear writes all files to the disk (`sync_file`): one by one would take longer.
+    """
 
     def __init__(
-        self, path: Path | None, form: Format, layout: Layout, guarantee: GuaranteeMetadata
+        self,
+        path: Path | None,
+        form: Format,
+        layout: Layout,
+        guarantee: GuaranteeMetadata,
+        *,
+        in_new_folder: bool = False,
     ) -> None:
         self._path = path
+        self._in_new_folder = in_new_folder
         if path is None:
             self._file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  # closed in publish
+        elif in_new_folder:
+            self._temporary, self._file = path, path.open("xb")
         else:
             self._temporary, self._file = create_temporary(path)
         self._sink = self._file
         if path is not None and path.suffix == ".gz":
             self._sink = cast("BinaryIO", gzip.GzipFile("", "wb", fileobj=self._file, mtime=0))
         try:
+            if form.open_writer is None:
+                raise ParameterError(f"{form.name} is read and not written")
             self.writer: Writer = form.open_writer(self._sink, layout, guarantee)
         except BaseException:
             self._remove()
@@ -51,15 +66,18 @@ class AtomicFile:
         if self._sink is not self._file:
             self._sink.close()
         self._file.flush()
-        if self._path is not None:
+        if self._path is None:
+            return
+        if not self._in_new_folder:
             os.fsync(self._file.fileno())
-            self._file.close()
             self._temporary.chmod(file_mode())
+        self._file.close()
 
     def publish(self) -> None:
         """Move it to its place: from here on it is released."""
         if self._path is not None:
-            self._temporary.replace(self._path)
+            if not self._in_new_folder:
+                self._temporary.replace(self._path)
             return
         self._file.seek(0)
         try:
@@ -90,6 +108,12 @@ class AtomicFile:
             self._file.close()
         if self._path is not None:
             self._temporary.unlink(missing_ok=True)
+
+
+def sync_file(path: Path) -> None:
+    """Wait until a file is on the disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def create_temporary(path: Path) -> tuple[Path, BinaryIO]:

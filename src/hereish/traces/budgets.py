@@ -15,12 +15,13 @@ import numpy as np
 from hereish.core.batch import Sanitized
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import SECURE, Draws, KeyedDraws, SeededDraws
+from hereish.core.renyi import refuse_delta
 from hereish.core.run import Run
 from hereish.core.spaces import find_point_outside
-from hereish.core.types import Floats, Ints
+from hereish.core.types import Bools, Floats, Ints
 from hereish.core.windows import NoReset
 from hereish.errors import ParameterError, PartError, PointError
-from hereish.traces.lane_rounds import LaneRounds, put_runs, writable_copy
+from hereish.traces.lane_rounds import LaneRounds, not_begun, put_runs, writable_copy
 from hereish.traces.names import canonical_name, name_key
 from hereish.traces.order import TieBreaker, inverse, public_order
 
@@ -31,6 +32,16 @@ class EachTrace(NoReset):
 
     def covers(self, index: int | None = None) -> str:
         return "the reports of each trace"
+
+
+def check_budgets(mechanism: PredictiveMechanism) -> None:
+    """Refuse a delta, and limits beside one budget per trace: traces may overlap in time."""
+    refuse_delta(mechanism.privacy, "files, tables and streams are")
+    if isinstance(mechanism.window, EachTrace) and mechanism.limiter is not None:
+        raise ParameterError(
+            "several budgets at once are of windows of time, and one per trace is none: choose a "
+            "window of time, such as hereish.Day, or leave out the limits"
+        )
 
 
 # What may be spent of each of these users' windows, which have points at these times.
@@ -46,6 +57,7 @@ class Budgets:
     """
 
     def __init__(self, mechanism: PredictiveMechanism, granted: Granted | None = None) -> None:
+        check_budgets(mechanism)
         self.mechanism = mechanism
         self._granted = granted
         # Each lane is one window of one user.
@@ -72,46 +84,98 @@ class Budgets:
     def __len__(self) -> int:
         return len(self._lanes)
 
-    def lanes(self, keys: Sequence[tuple[str, int]], at_s: Floats) -> Ints:
-        """The lane of each user and window, with a time in it; new ones begin with an empty run."""
-        new = [i for i, key in enumerate(keys) if key not in self._lanes]
-        if new:
-            begun_with = self._begin([keys[i] for i in new], at_s[new])
-            empty = self.lane_mechanism.run(len(new))._replace(spent=begun_with)
-            fields: list[Any] = [np.concatenate(pair) for pair in zip(self.run, empty, strict=True)]
-            self.run = Run(*fields)
-        return np.array([self._lanes[key] for key in keys], dtype=np.int64)
+    def resume(
+        self, keys: Sequence[tuple[str, int]], times: _WindowTimes, first_rows: Ints
+    ) -> _Resumed:
+        """Where these users' windows stand; new ones begin with an empty run.
 
-    def _begin(self, keys: Sequence[tuple[str, int]], at_s: Floats) -> Floats:
-        """Number these lanes; what counts as spent of each."""
-        begun_with = np.zeros(len(keys))
-        if self._granted is not None:
-            granted = self._granted(keys, at_s)
-            begun_with = self.lane_mechanism.bound.spent_leaving(granted)
-        self._lanes.update({key: len(self) + i for i, key in enumerate(keys)})
+        Nothing is kept before `store`: a call that fails is as if it had never been made. Raises
+        if the number of a window falls as time goes on, also between calls, and if a user has a
+        later report; `first_rows` are then told.
+        """
+        windows = self._windows.merged(times)
+        new = np.array([i for i, key in enumerate(keys) if key not in self._lanes], dtype=np.int64)
+        fresh = {keys[i]: len(self) + n for n, i in enumerate(new.tolist())}
+        lanes = np.array([self._lanes.get(key, fresh.get(key)) for key in keys], dtype=np.int64)
+        known = lanes < len(self)
+        run = writable_copy(self.lane_mechanism.run(len(keys)))
+        put_runs(run, np.flatnonzero(known), self.run.take(lanes[known]))
+        late = times.first_s < run.at_s
+        if self.mechanism.limiter is not None:  # what was spent since counts in the same limits
+            late |= np.array([not self.is_last(*key) for key in keys], dtype=np.bool_)
+        if late.any():
+            raise PointError(
+                f"row {first_rows[late][0]}: its user has a later report; nothing was released"
+            )
+        if self._granted is not None and len(new):
+            granted = self._granted([*fresh], times.first_s[new])
+            run.spent[new] = self.lane_mechanism.bound.spent_leaving(granted)
+        return _Resumed(keys, lanes, known, run.frozen(), windows)
+
+    def store(self, resumed: _Resumed, run: Run) -> None:
+        """Keep what `resume` began, and how far it went: all of it, or nothing if that fails."""
+        known, new = resumed.lanes[resumed.known], np.flatnonzero(~resumed.known)
+        keys = [resumed.keys[i] for i in new.tolist()]
+        begun_with = np.append(self._begun_with, resumed.run.spent[new])
+        before = self.run, self._begun_with, self._windows, self.run.take(known)
+        try:
+            if len(new):
+                pairs = zip(self.run, run.take(new), strict=True)
+                fields: list[Any] = [np.concatenate(pair) for pair in pairs]
+                self.run = Run(*fields)
+            if len(known):
+                put_runs(self.run, known, run.take(resumed.known))
+            self._begun_with, self._windows = begun_with, resumed.windows
+            for lane, key in zip(resumed.lanes[new].tolist(), keys, strict=True):
+                self._lanes[key] = lane
+                bisect.insort(self._windows_of.setdefault(key[0], []), key[1])
+        except BaseException:
+            self._restore(keys, known, *before)
+            raise
+
+    def _restore(
+        self,
+        keys: Sequence[tuple[str, int]],
+        known: Ints,
+        run: Run,
+        begun_with: Floats,
+        windows: _WindowTimes,
+        of_known: Run,
+    ) -> None:
+        """Undo what was kept of a call: lanes that are new, and runs of those that were known."""
+        self.run, self._begun_with, self._windows = run, begun_with, windows
+        if len(known):
+            put_runs(self.run, known, of_known)
         for user, window in keys:
-            bisect.insort(self._windows_of.setdefault(user, []), window)
-        self._begun_with = np.append(self._begun_with, begun_with)
-        return begun_with
+            self._lanes.pop((user, window), None)
+            of_user = self._windows_of.pop(user, [])
+            kept = [one for one in of_user if (user, one) in self._lanes]
+            if kept:
+                self._windows_of[user] = kept
 
     def costs(self) -> list[tuple[str, int, float]]:
         """What was spent of each user's windows."""
         spent = (self.run.spent - self._begun_with).tolist()
         return [(*key, spent[lane]) for key, lane in self._lanes.items()]
 
-    def check_windows(self, windows: _WindowTimes) -> None:
-        """Raises if the number of a window falls as time goes on, also between calls."""
-        self._windows = self._windows.merged(windows)
-
     def before(self, user: str, window: int) -> int | None:
-        """The lane of the user's last window before this one."""
+        """The lane of the user's last window before this one that has begun."""
         windows = self._windows_of.get(user, [])
-        place = bisect.bisect_left(windows, window)
-        return self._lanes[user, windows[place - 1]] if place else None
+        for earlier in reversed(windows[: bisect.bisect_left(windows, window)]):
+            lane = self._lanes[user, earlier]
+            if self._has_begun(lane):
+                return lane
+        return None
 
-    def store(self, lanes: Ints, run: Run) -> None:
-        for kept, field in zip(self.run if len(lanes) else (), run, strict=False):
-            kept[lanes] = field
+    def is_last(self, user: str, window: int) -> bool:
+        """Whether the user has no later window that has begun."""
+        windows = self._windows_of.get(user, [])
+        later = windows[bisect.bisect_right(windows, window) :]
+        return not any(self._has_begun(self._lanes[user, one]) for one in later)
+
+    def _has_begun(self, lane: int) -> bool:
+        """Whether something goes on from it: a lane without a report has nothing to hand on."""
+        return not not_begun(self.run.take(slice(lane, lane + 1)))[0]
 
 
 class _WindowTimes(NamedTuple):
@@ -142,6 +206,16 @@ class _WindowTimes(NamedTuple):
         return _WindowTimes(window[begins], first, last)
 
 
+class _Resumed(NamedTuple):
+    """The lanes of a call and where they stand, which budgets do not know of before it succeeds."""
+
+    keys: Sequence[tuple[str, int]]
+    lanes: Ints
+    known: Bools  # not new
+    run: Run
+    windows: _WindowTimes  # all that there were, with those of the call
+
+
 _NO_WINDOWS = _WindowTimes(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))
 
 
@@ -164,13 +238,15 @@ def sanitize_rows(
     at the same time, in the order of `place`, their places in a public order, or at random without
     it. The result is in the order of the input, row for row: whoever publishes it puts it into a
     public order. Every window is a lane of its own, so that many can run at once: its first report
-    is noise, not yesterday's guess. A mechanism that remembers goes through the windows of a user
-    one after the other, and each goes on from the one before.
+    is noise, not yesterday's guess. A mechanism that remembers, or that has limits beside its
+    window, goes through the windows of a user one after the other, and each goes on from the one
+    before.
 
     Guarantee: as the mechanism's, for each user, whatever the order of the rows depends on.
     """
     points, at_s = _unmasked("points", points), _unmasked("at_s", at_s)
-    _check_rows(mechanism, user, names, points, at_s)
+    check_budgets(mechanism)
+    check_rows(mechanism, user, names, points, at_s)
     user, names = _number_users(user, names)
     window = _windows(mechanism, at_s)
     if place is None:
@@ -191,7 +267,12 @@ def sanitize_rows(
     keyed = [f"{day} {name}" for name, day in keys] if isinstance(draws, KeyedDraws) else None
     with contextlib.nullcontext() if budgets is None else budgets.lock:
         first = begins if order is None else order[begins]
-        lanes, run = _resume(mechanism, budgets, times, keys, at_s, first)
+        resumed = None
+        if budgets is not None:
+            if budgets.mechanism != mechanism:
+                raise ParameterError("these budgets were begun with another mechanism")
+            resumed = budgets.resume(keys, times, first)
+        run = None if resumed is None else resumed.run
         rounds = LaneRounds(
             mechanism.without_windows if budgets is None else budgets.lane_mechanism,
             points[rows],
@@ -200,21 +281,27 @@ def sanitize_rows(
             SeededDraws(seed) if seed is not None else draws,
             keyed,
         )
-        if mechanism.tracker is None:
+        if not mechanism.carries_over:
             out = rounds.all_at_once(run)
         else:
             out = rounds.one_after_the_other(sorted_user[begins], run, _carried(budgets, keys))
-        if budgets is not None and out.run is not None:
-            budgets.store(lanes, out.run)  # before anything is returned
-    guarantee = mechanism.guarantee_for_each("user") if out.private else out.guarantee
+        guarantee = mechanism.guarantee_for_each("user") if out.private else out.guarantee
+        result = _in_order_of_input(dataclasses.replace(out, guarantee=guarantee), order)
+        if budgets is not None and resumed is not None and out.run is not None:
+            budgets.store(resumed, out.run)  # last of all, before anything is returned
+    return result
+
+
+def _in_order_of_input(out: Sanitized, order: Ints | None) -> Sanitized:
+    """The rows where they were before they were put into this order."""
     if order is None:
-        return dataclasses.replace(out, guarantee=guarantee)
+        return out
     back = inverse(order)
     fields = ("value", "released", "hard", "eps_test", "eps_noise", "threshold")
     columns = {name: getattr(out, name)[back] for name in fields}
     if out.charged is not None:
         columns["charged"] = out.charged[back]
-    return dataclasses.replace(out, **columns, guarantee=guarantee)
+    return dataclasses.replace(out, **columns)
 
 
 def _carried(budgets: Budgets | None, keys: Sequence[tuple[str, int]]) -> Run | None:
@@ -293,8 +380,10 @@ def _windows(mechanism: PredictiveMechanism, at_s: Floats) -> Ints:
 
 def _group_starts(user: Ints, window: Ints) -> Ints:
     """The rows that differ from the row before in user or window."""
-    changes = (np.diff(user) != 0) | (np.diff(window) != 0)
-    return np.flatnonzero(np.r_[np.ones(min(len(user), 1), dtype=np.bool_), changes])
+    changes = np.ones(len(user), dtype=np.bool_)
+    np.not_equal(user[1:], user[:-1], out=changes[1:])
+    changes[1:] |= window[1:] != window[:-1]
+    return np.flatnonzero(changes)
 
 
 def _lane_order(user: Ints, at_s: Floats, place: Ints) -> Ints | None:
@@ -302,39 +391,14 @@ def _lane_order(user: Ints, at_s: Floats, place: Ints) -> Ints | None:
 
     Windows never fall as time goes on, which is checked, so they need not be sorted by.
     """
-    rises = np.diff(user) > 0
-    same = np.diff(user) == 0
-    rises |= same & (np.diff(at_s) > 0)
-    same &= np.diff(at_s) == 0
-    rises |= same & (np.diff(place) > 0)
+    rises, same = user[1:] > user[:-1], user[1:] == user[:-1]
+    for key in (at_s, place):
+        rises |= same & (key[1:] > key[:-1])
+        same &= key[1:] == key[:-1]
     return None if rises.all() else np.lexsort((place, at_s, user))
 
 
-def _resume(
-    mechanism: PredictiveMechanism,
-    budgets: Budgets | None,
-    times: _WindowTimes,
-    keys: Sequence[tuple[str, int]],
-    at_s: Floats,
-    first_rows: Ints,
-) -> tuple[Ints, Run | None]:
-    """The lanes and runs of these users and windows."""
-    if budgets is None:
-        return np.empty(0, dtype=np.int64), None
-    if budgets.mechanism != mechanism:
-        raise ParameterError("these budgets were begun with another mechanism")
-    budgets.check_windows(times)
-    lanes = budgets.lanes(keys, times.first_s)
-    run = budgets.run.take(lanes)
-    early = np.flatnonzero(at_s[first_rows] < run.at_s)
-    if len(early):
-        raise PointError(
-            f"row {first_rows[early[0]]}: its user has a later report; nothing was released"
-        )
-    return lanes, run
-
-
-def _check_rows(
+def check_rows(
     mechanism: PredictiveMechanism, user: Ints, names: Sequence[str], points: Floats, at_s: Floats
 ) -> None:
     """Before the rows are sorted, so that an error names the row as the caller has it."""

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from hereish.errors import ParameterError
+from hereish.traces.column_names import (
+    OTHER_NAMES,
+    ROW_NUMBERS,
+    SIDE_NAMES,
+    USUAL_NAMES,
+    normal_name,
+    unit_in_name,
+)
 
 NO_USER = ""  # in place of the name of the user column: read none, even if there is one
-# The usual names of columns. A plain `id` is not among them: it may number the rows, and then each
-# row would be a user with a budget of its own.
-USUAL_NAMES = {
-    "user": ("user", "user_id", "userid", "uid"),
-    "trace": ("trace", "trace_id", "track", "track_id", "trajectory", "trajectory_id", "trip"),
-    "time": ("time", "timestamp", "at", "datetime", "date_time", "t"),
-    "lat": ("lat", "latitude"),
-    "lon": ("lon", "lng", "long", "longitude"),
-}
+# Names of columns that may say whose a row is, for hints.
+_OWNER = re.compile(
+    r"(.*_)?(id|ids|uuid|imei|imsi|mmsi|msisdn|vin|name|plate|(user|device|vehicle|phone|driver|taxi|"
+    r"cab|car|bus|ship|vessel|truck|bike|animal|tag|tracker|person|people|participant|subject|"
+    r"member|customer|who|owner|agent|unit|object)(_?(id|no|nr|number|name|code))?)"
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,12 @@ class Columns:
     lon: str | None = None
     keep: tuple[str, ...] = ()
     zone: ZoneInfo | None = None  # of times without an offset from UTC; UTC if None
+    date: str | None = None  # of dates, where `time` has the clock alone
+    point: str | None = None  # of points as WKT or WKB, in place of lat and lon
+    time_format: str | None = None  # as `--time-format`; None: what can be told from the text
+    coordinate_unit: str | None = None  # what numbers of places count; None: by the column's name
+    # Publish the ids of traces as they are. None: number them, but with order="input" do not.
+    keep_trace_names: bool | None = None
 
     def find(self, role: str, available: Sequence[str]) -> str | None:
         """The name of the column for user, trace, time, lat or lon; None if there is none."""
@@ -41,13 +53,17 @@ class Columns:
         if wanted is not None:
             if wanted not in available:
                 raise ParameterError(
-                    f"there is no column {wanted!r}; found {describe_names(available)}"
+                    f"there is no column {wanted!r}; found {describe_names(available)}: give one "
+                    f"of these with --{role}"
                 )
             return wanted
-        usual = [name for name in available if name.strip().lower() in USUAL_NAMES[role]]
-        if len(usual) > 1:
-            raise ParameterError(f"which is it, {describe_names(usual)}? Say so with --{role}")
-        return usual[0] if usual else None
+        for known in (USUAL_NAMES[role], OTHER_NAMES[role]):
+            usual = [name for name in available if normal_name(name) in known]
+            if len(usual) > 1:
+                raise ParameterError(f"which is it, {describe_names(usual)}? Say so with --{role}")
+            if usual:
+                return usual[0]
+        return None
 
     def require(self, role: str, available: Sequence[str]) -> str:
         """The same where there must be one."""
@@ -55,33 +71,106 @@ class Columns:
         if name is None:
             raise ParameterError(
                 f"no column is called {' or '.join(USUAL_NAMES[role])}; give --{role}, one of "
-                f"{describe_names(available)}"
+                f"{describe_names(available)}{_remark(role, available)}"
             )
         return name
 
-    def find_all(self, available: Sequence[str], required: Sequence[str]) -> dict[str, str]:
+    def find_all(
+        self, available: Sequence[str], required: Sequence[str], *, points: bool = False
+    ) -> dict[str, str]:
         """The name of each role's column in a table; user and trace may be missing.
 
-        Raises if a column to keep is missing, or if two roles would read the same column.
+        With `points` one column of points may stand for lat and lon, and the role `date` may be
+        there. Raises if a column to keep is missing, or if two roles would read the same column.
         """
+        for option, name in (("--date", self.date), ("--point", self.point)):
+            if name is not None and not points:
+                raise ParameterError(
+                    f"{option} is for CSV and TSV: save it as one of these, or leave out {option}"
+                )
         different = list(dict.fromkeys(available))
         optional = {role: self.find(role, different) for role in ("user", "trace")}
         names = {role: name for role, name in optional.items() if name is not None}
+        point = self._find_point(different) if points else None
+        if point is not None:
+            names["point"] = point
+            required = [role for role in required if role not in ("lat", "lon")]
         names |= {role: self.require(role, different) for role in required}
+        if points:
+            date = self.find("date", different)
+            if date is not None and (self.date is not None or date not in names.values()):
+                names["date"] = date
         for name in self.keep:
             if name not in available:
                 raise ParameterError(
-                    f"there is no column {name!r} to keep; found {describe_names(available)}"
+                    f"there is no column {name!r} to keep; found {describe_names(available)}: give "
+                    "one of these with --keep"
                 )
-        wanted = [*names.values(), *self.keep]
+        self._check_different(names, available)
+        return names
+
+    def _find_point(self, available: Sequence[str]) -> str | None:
+        if self.point is not None:
+            if self.lat is not None or self.lon is not None:
+                raise ParameterError("--point takes the place of --lat and --lon; give one of them")
+            return self.find("point", available)
+        if self.lat is not None or self.lon is not None:
+            return None
+        if any(self.find(role, available) is not None for role in ("lat", "lon")):
+            return None
+        return self.find("point", available)
+
+    def _check_different(self, names: Mapping[str, str], available: Sequence[str]) -> None:
+        # A date that was found by itself may be kept, too.
+        own = [name for role, name in names.items() if role != "date" or self.date is not None]
+        wanted = [*own, *self.keep]
         if len(set(wanted)) < len(wanted):
-            raise ParameterError(f"the columns {', '.join(map(repr, wanted))} must differ")
-        for name in wanted:
+            raise ParameterError(
+                f"the columns {', '.join(map(repr, wanted))} must differ: name each once"
+            )
+        for name in dict.fromkeys([*names.values(), *self.keep]):
             if available.count(name) > 1:
                 raise ParameterError(
-                    f"which is it? {available.count(name)} columns are called {name!r}"
+                    f"which is it? {available.count(name)} columns are called {name!r}: rename "
+                    "all but one of them in the file"
                 )
-        return names
+
+    def unit(self, name: str) -> str | None:
+        """What the numbers of a column of places count; None: degrees, whatever its name."""
+        return self.coordinate_unit or unit_in_name(name)
+
+
+def side_column(role: str, available: Sequence[str]) -> str | None:
+    """The column of the letters N and S, or E and W, that belongs to a column of numbers."""
+    found = [name for name in available if normal_name(name) in SIDE_NAMES[role]]
+    return found[0] if len(found) == 1 else None
+
+
+def owner_columns(available: Sequence[str], used: Sequence[str]) -> list[str]:
+    """Columns that are not read and whose names look like those of users, the likeliest first."""
+    found = [
+        name
+        for name in dict.fromkeys(available)
+        if name not in used
+        and _OWNER.fullmatch(normal_name(name))
+        and normal_name(name) not in ROW_NUMBERS
+        and _is_name(name)
+    ]
+    return sorted(found, key=lambda name: normal_name(name) in ("id", "name"))
+
+
+def _remark(role: str, available: Sequence[str]) -> str:
+    """Where places may be in columns of metres, or times in one of dates."""
+    normal = {normal_name(name): name for name in available}
+    date = next((normal[name] for name in USUAL_NAMES["date"] if name in normal), None)
+    if role == "time" and date is not None:
+        return f"; if {date!r} tells the time of day, too, give --time {date}"
+    if role not in ("lat", "lon") or not {"x", "y"} <= normal.keys():
+        return ""
+    return (
+        f"; {normal['x']!r} and {normal['y']!r} may be metres: if they are degrees, give --lat "
+        f"{normal['y']} --lon {normal['x']}"
+    )
 
 
 def describe_names(names: Sequence[str]) -> str:
@@ -108,5 +197,7 @@ class Layout:
     lon: str = "lon"
     geometry: str | None = None  # the column of points, where there is one instead of lat and lon
     numbered: bool = False  # trace ids that are ints are numbers within the file, not given ids
+    public_traces: bool = False  # ids of traces are public: names of files, or those of an output
     lines: bool = False  # GeoJSON: one LineString per trace, not one Point per report
     types: Mapping[str, Any] = field(default_factory=dict)  # Arrow types, by column
+    owners: tuple[str, ...] = ()  # columns that were not read and may say whose rows are

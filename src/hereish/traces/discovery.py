@@ -1,14 +1,23 @@
-"""Which files to read: names, folders and globs to sources, each with its format."""
+"""Which files to read: names, folders, archives and globs to sources, each with its format."""
 
 from __future__ import annotations
 
 import glob
+import gzip
 import os
+import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
 
 from hereish.errors import ParameterError
+from hereish.traces.exports import choose_files
+from hereish.traces.faults import UnreadableFileError
+from hereish.traces.formats import delimited
+from hereish.traces.formats._archive import list_members
+from hereish.traces.formats._encodings import utf8_head
+from hereish.traces.formats._json_kinds import HEAD_BYTES
 from hereish.traces.formats._sidecar import is_sidecar
 from hereish.traces.formats.base import Format, Source
 from hereish.traces.formats.registry import (
@@ -17,55 +26,166 @@ from hereish.traces.formats.registry import (
     all_extensions,
     get_format,
     recognize,
+    recognize_content,
 )
 
 STANDARD_STREAM = "-"  # in place of a file name: standard input or output
+_TABLES = ("csv", "tsv")
+# What turns a file that is not read into one that is.
+_CONVERTERS = {
+    (".xlsx", ".xls", ".ods", ".numbers"): "Save it as CSV with the program that made it",
+    (
+        ".shp",
+        ".fgb",
+        ".gml",
+        ".gdb",
+        ".mif",
+        ".dxf",
+    ): "To convert it: ogr2ogr out.gpkg {name}",
+    (".feather", ".arrow", ".orc", ".pkl", ".h5", ".nc"): "Save it as Parquet or CSV",
+    (".tar", ".tgz", ".tar.gz", ".7z", ".rar", ".tar.xz", ".tar.bz2"): "Unpack it, and name the "
+    "folder",
+    (".igc",): "To convert it: gpsbabel -t -i igc -f {name} -o gpx -F out.gpx",
+    (".wpt",): "Waypoints are places that were marked, and not where somebody was when",
+}
+_ANY_CONVERTER = (
+    "GPSBabel (gpsbabel.org) turns most formats of receivers into GPX, and ogr2ogr (gdal.org) most "
+    "formats of maps into GeoPackage"
+)
+
+
+@dataclass
+class Inputs:
+    """The files that are meant, and those in folders and archives that are of no use."""
+
+    sources: list[Source] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)  # by the endings of their names
 
 
 def find_sources(names: Sequence[str], form: str | None = None) -> list[Source]:
     """The files that are meant, each once, folders and globs in the order of their names."""
-    chosen = None if form is None else get_format(form)
-    sources: dict[Path | None, Source] = {}
+    return find_inputs(names, form).sources
+
+
+def find_inputs(names: Sequence[str], form: str | None = None) -> Inputs:
+    """The same, with a count of the files in folders and archives that are not read."""
+    search = _Search(None if form is None else get_format(form))
+    sources: dict[tuple[Path | None, tuple[str, ...]], Source] = {}
     for name in names:
-        for source in _expand(name, chosen):
-            key = source.path and source.path.resolve()
+        for source in search.expand(name):
+            key = (source.path and source.path.resolve(), source.members)
             if key in sources:
                 raise ParameterError(f"{source.name} is named twice; each file is read once")
             sources[key] = source
-    if len(sources) == 1:
-        return list(sources.values())
-    return [replace(source, number=i) for i, source in enumerate(sources.values(), start=1)]
+    found = list(sources.values())
+    if len(found) > 1:
+        found = [replace(source, number=i) for i, source in enumerate(found, start=1)]
+    return Inputs(found, search.ignored)
 
 
-def _expand(name: str, form: Format | None) -> Iterator[Source]:
-    if name == STANDARD_STREAM:
-        yield Source(None, form or STANDARD_STREAM_FORMAT, Path("stdin.csv"))
-        return
-    path = Path(name)
-    if path.is_dir():
-        yield from _search_folder(path, form)
-    elif path.exists():
-        yield Source(path, form or _recognize(name), Path(path.name))
-    else:
-        matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207  # Path.glob refuses absolute ones
-        if not matches:
-            raise ParameterError(f"there is no file or folder {name}")
-        for match in matches:
-            yield from _expand(match, form)
+class _Search:
+    """Goes through names, folders and archives."""
 
+    def __init__(self, form: Format | None) -> None:
+        self._form = form
+        self.ignored: Counter[str] = Counter()
 
-def _search_folder(folder: Path, form: Format | None) -> Iterator[Source]:
-    empty = True
-    for path in sorted(_walk(folder)):
-        if _is_data(path, form):
+    def expand(self, name: str) -> Iterator[Source]:
+        if name == STANDARD_STREAM:
+            yield Source(None, self._form or STANDARD_STREAM_FORMAT, Path("stdin.csv"))
+            return
+        path = Path(name)
+        if path.is_dir():
+            yield from self._search_folder(path)
+        elif path.exists() and _is_archive(path):
+            yield from self._search_archive(path, Path(path.stem), must_have=True)
+        elif path.exists():
+            yield Source(path, self._form or _recognize(path), Path(path.name))
+        else:
+            matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207  # Path.glob refuses absolute ones
+            if not matches:
+                raise ParameterError(f"there is no file or folder {name}")
+            for match in matches:
+                yield from self.expand(match)
+
+    def _search_folder(self, folder: Path) -> Iterator[Source]:
+        empty = True
+        paths = sorted(_walk(folder))
+        chosen = choose_files([path.relative_to(folder) for path in paths])
+        for path in paths:
+            below = path.relative_to(folder)
+            if chosen(below) and _is_archive(path):
+                for source in self._search_archive(path, below.with_suffix("")):
+                    empty = False
+                    yield source
+                continue
+            form = self._data_format(Source(path, STANDARD_STREAM_FORMAT, below))
+            if form is None or not chosen(below):
+                self._ignore(path)
+                continue
             empty = False
             if not path.is_file():
                 raise ParameterError(f"{path} cannot be read: it is a broken link, or not a file")
-            yield Source(path, form or _recognize(path.name), path.relative_to(folder))
-    if empty:
-        raise ParameterError(
-            f"the folder {folder} has no file of a format that is read: {all_extensions()}"
-        )
+            yield Source(path, form, below)
+        if empty:
+            raise ParameterError(
+                f"the folder {folder} has no file of a format that is read: {all_extensions()}"
+            )
+
+    def _search_archive(
+        self, path: Path, below: Path, inside: tuple[str, ...] = (), *, must_have: bool = False
+    ) -> Iterator[Source]:
+        try:
+            listed = list_members(path, inside)
+        except UnreadableFileError as error:
+            raise ParameterError(f"{': '.join([str(path), *inside])}: {error.explain()}") from None
+        members = [member for member in listed if not _is_hidden(PurePath(member.name))]
+        chosen = choose_files([PurePath(member.name) for member in members])
+        empty = True
+        for name, size in members:
+            source = Source(path, STANDARD_STREAM_FORMAT, below / name, None, (*inside, name), size)
+            if not inside and chosen(PurePath(name)) and _is_archive(PurePath(name)):
+                nested = (below / name).with_suffix("")
+                for source in self._search_archive(path, nested, (name,)):
+                    empty = False
+                    yield source
+                continue
+            form = self._data_format(source) if chosen(PurePath(name)) else None
+            # A table in an archive may be of anything.
+            if form is None or (form.name in _TABLES and not delimited.sniff(_read_head(source))):
+                self._ignore(PurePath(name))
+                continue
+            empty = False
+            yield replace(source, format=form)
+        if empty and must_have:
+            raise ParameterError(
+                f"the archive {path} has no file of a format that is read: {all_extensions()}"
+            )
+
+    def _data_format(self, source: Source) -> Format | None:
+        """The format of a file that was found; None if it is not data."""
+        name = source.below.name
+        if is_sidecar(source.below) or recognize(name) is None:
+            return None
+        broken = source.path is not None and not source.path.is_file()
+        form = recognize(name) if broken else recognize_content(name, lambda: _read_head(source))
+        if form is None:
+            return None
+        if self._form is not None:
+            return form if form == self._form else None
+        return form if form.is_data_file(source.below) else None
+
+    def _ignore(self, path: PurePath) -> None:
+        if not is_sidecar(Path(path)):
+            self.ignored[path.suffix.lower()] += 1
+
+
+def _is_archive(path: PurePath) -> bool:
+    return path.suffix.lower() == ".zip"
+
+
+def _is_hidden(path: PurePath) -> bool:
+    return any(part.startswith((".", "__MACOSX")) for part in path.parts)
 
 
 def _walk(folder: Path) -> Iterator[Path]:
@@ -84,18 +204,32 @@ def _walk(folder: Path) -> Iterator[Path]:
         yield from (Path(place, name) for name in files if not name.startswith("."))
 
 
-def _is_data(path: Path, form: Format | None) -> bool:
-    recognized = recognize(path.name)
-    if recognized is None or is_sidecar(path):
-        return False
-    return recognized.is_data_file(path) if form is None else form == recognized
+def _read_head(source: Source) -> bytes:
+    """The first bytes of a file; none if they cannot be read, which its reader will say."""
+    try:
+        with source.open() as file:
+            return utf8_head(file.read(HEAD_BYTES))
+    except (OSError, EOFError, zlib.error, gzip.BadGzipFile, UnreadableFileError):
+        return b""
 
 
-def _recognize(name: str) -> Format:
-    form = recognize(name)
+def _recognize(path: Path) -> Format:
+    source = Source(path, STANDARD_STREAM_FORMAT, Path(path.name))
+    # A name that tells too little: whatever is wrong with the content, its reader says it.
+    form = recognize_content(path.name, lambda: _read_head(source)) or recognize(path.name)
     if form is None:
         raise ParameterError(
-            f"the name {name} does not tell its format; give --format, one of "
-            f"{', '.join(FORMAT_NAMES)}"
+            f"the name {path} does not tell its format: {all_extensions()} are read. "
+            f"{describe_converter(path)}. If it is one of these under another name, give "
+            f"--format, one of {', '.join(FORMAT_NAMES)}"
         )
     return form
+
+
+def describe_converter(path: PurePath) -> str:
+    """What turns a file of a format that is not read into one that is."""
+    name = path.name.lower()
+    for endings, remedy in _CONVERTERS.items():
+        if name.endswith(endings):
+            return remedy.format(name=path.name)
+    return _ANY_CONVERTER

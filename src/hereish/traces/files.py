@@ -22,7 +22,7 @@ from hereish.core.types import Floats
 from hereish.errors import ParameterError, PointError
 from hereish.traces.budgets import Budgets
 from hereish.traces.columns import Columns
-from hereish.traces.discovery import STANDARD_STREAM, find_sources
+from hereish.traces.discovery import STANDARD_STREAM, Inputs, find_inputs, find_sources
 from hereish.traces.faults import UnreadableFileError
 from hereish.traces.formats._sidecar import read_sidecar
 from hereish.traces.formats.base import Source
@@ -30,11 +30,12 @@ from hereish.traces.formats.registry import recognize
 from hereish.traces.guarantee import GuaranteeMetadata, describe_guarantee
 from hereish.traces.job_budget import JobBudget, UserWindow, WindowCost, check_shared_budget
 from hereish.traces.order import Order, check_order
-from hereish.traces.pipeline import Pipeline, UnsortedInputError
+from hereish.traces.pipeline import Pipeline
 from hereish.traces.reading import Progress, UsersFrom, read_valid_rows
 from hereish.traces.summary import Summary
 from hereish.traces.table import RowBatch, concat_batches
-from hereish.traces.validate import Validator, time_faults_of_batch
+from hereish.traces.trace_numbers import UnsortedInputError
+from hereish.traces.validate import DropBad, Validator, time_faults_of_batch
 from hereish.traces.writing import OutputOptions, SplitBy, UnsortedOutputError, open_output
 
 
@@ -46,7 +47,7 @@ def sanitize_files(
     columns: Columns | None = None,
     users_from: UsersFrom | None = None,
     every_s: float | None = None,
-    drop_bad: bool = False,
+    drop_bad: DropBad = False,
     seed: int | None = None,
     jobs: int = 1,
     form: str | None = None,
@@ -61,8 +62,10 @@ def sanitize_files(
     Formats are recognised by the names unless `form` and `to_form` name them. `users_from` makes
     each file, or each folder, a user of its own. `every_s` takes a user's points at least so far
     apart. A row that cannot be used is an error that names file and line; `drop_bad` leaves it out
-    and counts it. The mechanism's window says what has one budget: a user (none), a user's day, or
-    with `EachTrace` a trace.
+    and counts it, unless those are more than a tenth; "all" leaves out however many there are. Rows
+    with the time of another in their trace are counted and left out in any case. Ids of traces
+    become numbers in the order of time, unless `columns.keep_trace_names`. The mechanism's window
+    says what has one budget: a user (none), a user's day, or with `EachTrace` a trace.
 
     Rows come out by user, trace and time, in whatever order they came in; `order="input"` keeps
     that order and so publishes it, which reveals places if rows were sorted by place. A folder has
@@ -76,7 +79,8 @@ def sanitize_files(
     """
     check_order(order)
     columns = columns or Columns()
-    sources = find_sources([str(name) for name in inputs], form)
+    found = find_inputs([str(name) for name in inputs], form)
+    sources = found.sources
     _check_output(str(to), sources, columns)
     if to_form is None and recognize(str(to)) is None and Path(to).suffix:
         to_form = form  # a name that tells nothing, such as out.dat
@@ -84,20 +88,33 @@ def sanitize_files(
     reading = _Reading(sources, columns, users_from, drop_bad, jobs, progress)
     can_repeat = all(source.path is not None for source in sources)
     merge, by_user = not can_repeat, False
+    keep_names = columns.keep_trace_names
+    if keep_names is None:
+        keep_names = order == "input"
     while True:
         # Nothing that was begun has been seen by anybody, so it can be begun again.
         draws: Draws = SECURE if seed is None else SeededDraws(seed)
-        guarantee = describe_guarantee(mechanism, draws, columns, order)
+        guarantee = describe_guarantee(mechanism, draws, columns, order, every_s, job is not None)
         validator = Validator(drop_bad)
         options = OutputOptions(guarantee, split_by, order, merge)
         try:
             with open_output(str(to), sources, to_form, options) as out:
                 paying = budgets.cleared()
-                pipeline = Pipeline(paying, draws, validator, out, every_s=every_s, order=order)
-                reading.feed_by_user(pipeline, validator) if by_user else reading.feed(
-                    pipeline, validator
+                pipeline = Pipeline(
+                    paying,
+                    draws,
+                    validator,
+                    out,
+                    every_s=every_s,
+                    order=order,
+                    keep_trace_names=keep_names,
+                    behind=jobs > 1 and job is None,  # a ledger is asked by one thread
                 )
-                pipeline.finish()
+                with pipeline:
+                    reading.feed_by_user(pipeline, validator) if by_user else reading.feed(
+                        pipeline, validator
+                    )
+                    pipeline.finish()
                 if job is not None:
                     out.before_publishing = partial(_pay, job, paying)
         except UnsortedOutputError:
@@ -105,11 +122,12 @@ def sanitize_files(
         except UnsortedInputError:
             merge = by_user = True
         else:
-            return _summarize(sources, validator, pipeline, guarantee)
+            return _summarize(found, validator, pipeline, guarantee)
         if by_user and not can_repeat:
             raise PointError(
                 "standard input has more rows than fit into memory, and not in the order of their "
-                "times; save them to a file first, which can be read again; nothing was released"
+                "times: sort by user and time, or save them to a file first, which can be read "
+                "again; nothing was released"
             )
 
 
@@ -152,7 +170,7 @@ class _Reading:
     sources: list[Source]
     columns: Columns
     users_from: UsersFrom | None
-    drop_bad: bool
+    drop_bad: DropBad
     jobs: int
     progress: Progress | None
 
@@ -200,7 +218,7 @@ class _Reading:
 
 
 def _summarize(
-    sources: Sequence[Source],
+    inputs: Inputs,
     validator: Validator,
     pipeline: Pipeline,
     guarantee: GuaranteeMetadata,
@@ -208,12 +226,15 @@ def _summarize(
     counts = pipeline.counts
     hard, easy, untested = counts.kinds.tolist()
     return Summary(
-        files=len(sources),
+        files=len(inputs.sources),
         users=pipeline.users,
         traces=pipeline.traces,
         points=validator.points,
         bad=validator.dropped,
         unreadable=validator.unreadable,
+        without_points=validator.without_points,
+        ignored=dict(sorted(inputs.ignored.items())),
+        possible_users=validator.possible_users,
         thinned=counts.thinned,
         hard=hard,
         easy=easy,
@@ -222,6 +243,7 @@ def _summarize(
         guarantee=guarantee.statement,
         private=guarantee.private,
         prior=guarantee.prior,
+        second=guarantee.second,
         displacement_mean_m=counts.displacement_mean_m,
         displacement_p90_m=counts.displacement_p90_m,
     )
@@ -231,7 +253,7 @@ def load_rows(
     names: Sequence[str],
     columns: Columns,
     form: str | None = None,
-    drop_bad: bool = False,
+    drop_bad: DropBad = False,
     users_from: UsersFrom | None = None,
     in_order: bool = True,
 ) -> RowBatch:
@@ -247,8 +269,7 @@ def load_rows(
         if in_order:
             batch = validator.without_faults(source, batch, time_faults_of_batch(batch))
         files.append(batch)
-    if not sum(map(len, files)):
-        raise PointError(f"{', '.join(names)}: there are no points in it that can be used")
+    validator.check_losses()
     return concat_batches(files)
 
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from hereish.core.batch import Sanitized
 from hereish.core.mechanism import PredictiveMechanism
-from hereish.core.randomness import Draws, KeyedDraws
+from hereish.core.randomness import Draws, KeyedDraws, SeededDraws
 from hereish.core.types import Floats, Ints
 from hereish.errors import ParameterError, PointError
-from hereish.traces.budgets import Budgets, sanitize_rows, tie_breaker
+from hereish.traces.budgets import Budgets, check_rows, sanitize_rows, tie_breaker
+from hereish.traces.columns import NO_USER, Columns
 from hereish.traces.foreign_errors import replace_foreign_errors
+from hereish.traces.frame_streams import FrameStream, open_stream
+from hereish.traces.frame_tally import FrameTally
 from hereish.traces.guarantee import describe_prior, prior_name
-from hereish.traces.names import canonical_name, name_key
 from hereish.traces.order import Order, check_order, inverse, public_order, qualify_guarantee
+from hereish.traces.thinning import Thinner
 
 try:
     import narwhals as nw
@@ -24,10 +29,10 @@ except ImportError as missing:
     raise ImportError("data frames need more: pip install 'hereish[frames]'") from missing
 
 from hereish.traces.frame_columns import take_rows
+from hereish.traces.frame_reading import read_numbers, read_times, read_users
 
 Frame = TypeVar("Frame")
 WGS84 = "EPSG:4326"
-_EXACT = 2.0**53  # from here on a float is not one whole number but several
 
 
 class _Options(NamedTuple):
@@ -41,6 +46,9 @@ class _Options(NamedTuple):
     seed: int | None
     draws: Draws | KeyedDraws | None
     budgets: Budgets | None
+    zone: str | None = None  # of times that do not say theirs
+    thinner: Thinner | None = None
+    tally: FrameTally | None = None
 
 
 def sanitize_frame(
@@ -48,29 +56,38 @@ def sanitize_frame(
     mechanism: PredictiveMechanism,
     *,
     user: str | None = None,
-    time: str = "time",
-    lat: str = "lat",
-    lon: str = "lon",
+    time: str | None = None,
+    lat: str | None = None,
+    lon: str | None = None,
     keep: Sequence[str] = (),
+    every: timedelta | None = None,
+    time_zone: str | None = None,
     order: Order = "public",
     seed: int | None = None,
     draws: Draws | KeyedDraws | None = None,
     budgets: Budgets | None = None,
+    tally: FrameTally | None = None,
 ) -> Frame:
     """The rows that may be released, in a new frame of the same kind.
 
-    It has the columns `user` (if one is named), `time`, `lat`, `lon`, `kind` and `cost`, and those
+    It has the columns `user` (if there is one), `time`, `lat`, `lon`, `kind` and `cost`, and those
     of `keep`, which are passed on as they are: that is your choice, and they may reveal a place.
-    Everything else is left out. A GeoDataFrame of points is read from its geometry and released
-    in its own coordinate system. Times keep their zone. Rows that the budget refused are left
-    out, and so is the index of a pandas frame, which could hold anything. A table that comes in
-    batches takes the same `budgets` for each; otherwise each call spends a budget of its own.
+    Everything else is left out. Columns that are not named are found by their usual names, as in
+    files, and the time may be a pandas index; `user=""` reads no users. A GeoDataFrame of points,
+    or of a class derived from it, is read from its geometry and released in its own coordinate
+    system. Times keep their zone; `time_zone` is that of times without one. `every` takes a user's
+    rows at least so far apart. Rows that the budget refused are left out, and so is the index of a
+    pandas frame, which could hold anything. A table that comes in batches takes the same `budgets`
+    for each; otherwise each call spends a budget of its own. A `tally` counts what became of rows.
+
+    DuckDB relations, polars LazyFrames and Arrow readers are streamed, a batch at a time; the rows
+    of a reader must be sorted by user and time.
 
     Rows come out by user and time, then by kept columns, then in random order. `order="input"`
     publishes the order in which they came in: of a table that was sorted by place, that alone can
     reveal more than the released places do.
 
-    Guarantee: as the mechanism's, for each user (for all rows together if no user is named),
+    Guarantee: as the mechanism's, for each user (for all rows together if there are none),
     whatever the order of the frame depends on; not with `order="input"`, which says so.
     """
     names = [coordinate.name for coordinate in mechanism.space.coordinates]
@@ -79,62 +96,171 @@ def sanitize_frame(
             f"frames hold latitudes and longitudes; the mechanism's space has {', '.join(names)}"
         )
     check_order(order)
-    options = _Options(mechanism, user, time, keep, order, seed, draws, budgets)
+    if every is not None and not isinstance(every, timedelta):
+        raise ParameterError(
+            f"every must be a timedelta, such as timedelta(minutes=5), found {type(every).__name__}"
+        )
+    thinner = None if every is None else Thinner.by_seconds(every.total_seconds())
+    columns = Columns(user, NO_USER, time, lat, lon, tuple(keep))
+    about = (keep, order, seed, draws, budgets, time_zone, thinner, tally)
     error = PointError(
         "the frame cannot be read, or a new one cannot be made; nothing was released"
     )
-    if _is_geo(frame):
-        return cast("Frame", replace_foreign_errors(lambda: _sanitize_geo(frame, options), error))
+    stream = open_stream(frame)
+    if stream is not None:
+        if order == "input":
+            raise ParameterError(
+                "a stream is sorted by user and time, so it has no order of its own"
+            )
+        return cast(
+            "Frame",
+            replace_foreign_errors(
+                lambda: _sanitize_stream(stream, columns, mechanism, about), error
+            ),
+        )
     return cast(
-        "Frame", replace_foreign_errors(lambda: _sanitize_plain(frame, options, lat, lon), error)
+        "Frame",
+        replace_foreign_errors(lambda: _sanitize_whole(frame, columns, mechanism, about), error),
     )
 
 
-def _sanitize_plain(frame: Any, options: _Options, lat: str, lon: str) -> Any:
-    table = _table(frame)
+def _sanitize_whole(
+    frame: Any, columns: Columns, mechanism: PredictiveMechanism, about: tuple[Any, ...]
+) -> Any:
+    frame = _with_time_index(frame, columns)
+    geo = _is_geo(frame)
+    required = ("time",) if geo else ("time", "lat", "lon")
+    table = None if geo else _table(frame)
+    available = list(map(str, frame.columns)) if table is None else list(table.columns)
+    names = _find_columns(columns, available, required)
+    options = _Options(mechanism, names.get("user"), names["time"], *about)
+    if table is None:
+        return _sanitize_geo(frame, options)
+    return _sanitize_plain(table, options, names["lat"], names["lon"])
+
+
+def _find_columns(
+    columns: Columns, available: Sequence[str], required: Sequence[str]
+) -> dict[str, str]:
+    """As in files; the error names arguments in place of options."""
+    try:
+        return columns.find_all(available, required)
+    except ParameterError as error:
+        problem = re.sub(r"--([a-z]+)", r"\1=", str(error))
+    raise ParameterError(problem)
+
+
+def _with_time_index(frame: Any, columns: Columns) -> Any:
+    """A pandas frame with its index as a column, if that holds the times and no column does.
+
+    Of an index of several levels, such as user and time, each that has a name.
+    """
+    index = getattr(frame, "index", None)
+    if type(index).__name__ == "MultiIndex":
+        levels = [name for name in frame.index.names if name is not None]
+        return frame.reset_index([name for name in levels if name not in frame.columns])
+    if index is None or type(index).__name__ != "DatetimeIndex":
+        return frame
+    if columns.time is not None and index.name != columns.time:
+        return frame
+    if columns.time is None and columns.find("time", list(map(str, frame.columns))) is not None:
+        return frame
+    name = "time" if index.name is None else index.name
+    return frame if name in frame.columns else frame.rename_axis(index=name).reset_index()
+
+
+def _sanitize_stream(
+    stream: FrameStream, columns: Columns, mechanism: PredictiveMechanism, about: tuple[Any, ...]
+) -> Any:
+    """Sorted batches one after the other, with the same budgets and the same draws."""
+    names = _find_columns(columns, stream.names, ("time", "lat", "lon"))
+    keep, order, seed, draws, budgets, zone, thinner, tally = about
+    options = _Options(
+        mechanism,
+        names.get("user"),
+        names["time"],
+        keep,
+        order,
+        None,
+        draws if seed is None else SeededDraws(seed),
+        Budgets(mechanism) if budgets is None else budgets,
+        zone,
+        thinner,
+        tally,
+    )
+    read = [*names.values(), *keep]
+    _check_columns(stream, read)
+    owner = names.get("user")
+    batches = stream.sorted_batches(read, owner, names["time"])
+    return stream.collect(
+        _sanitize_plain(nw.from_native(batch, eager_only=True), options, names["lat"], names["lon"])
+        for batch in batches
+    )
+
+
+def _sanitize_plain(table: Any, options: _Options, lat: str, lon: str) -> Any:
     user, time, keep = options.user, options.time, options.keep
     _check_columns(table, [name for name in (user, time, lat, lon, *keep) if name is not None])
-    points = np.column_stack([_read_numbers(table, lat), _read_numbers(table, lon)])
-    out, rows = _sanitize(table, points, options)
-    places = {lat: out.value[rows, 0], lon: out.value[rows, 1]}
-    released = _build_released(table, options, out, rows, places)
+    points = np.column_stack([read_numbers(table, lat), read_numbers(table, lon)])
+    out, taken = _sanitize(table, points, options)
+    places = {lat: out.value[taken.released, 0], lon: out.value[taken.released, 1]}
+    released = _build_released(table, options, out, taken, places)
     names = [name for name in (user, time, lat, lon, "kind", "cost", *keep) if name is not None]
     return _with_guarantee(released.select(*names).to_native(), _describe(out, options))
 
 
-def _sanitize(table: Any, points: Floats, options: _Options) -> tuple[Sanitized, Ints]:
-    """The rows sanitised, and which of them are released, in the order in which they come out."""
-    codes, names = _read_users(table, options.user)
-    ticks, at_s = _read_times(table, options.time)
+class _Taken(NamedTuple):
+    """The rows that are released, in the order in which they come out."""
+
+    rows: Ints  # of the table
+    released: Ints  # of what was sanitised
+
+
+def _sanitize(table: Any, points: Floats, options: _Options) -> tuple[Sanitized, _Taken]:
+    """The rows sanitised, and which of them are released."""
+    codes, names = read_users(table, options.user)
+    ticks, at_s = read_times(table, options.time, options.zone)
 
     def kept(rows: Ints) -> list[list[Any]]:
         return [table[name][rows.tolist()].to_list() for name in options.keep]
 
     random = tie_breaker(options.seed, options.draws, names, codes, at_s, points)
     order = public_order((codes, ticks), kept, random)
+    taken = np.arange(len(order))  # the rows that are sanitised
+    if options.thinner is not None:
+        check_rows(options.mechanism, codes, names, points, at_s)
+        at_us = np.round(at_s * 1e6).astype(np.int64)
+        # In this order, so that rows at the same time are chosen at random, not by the input.
+        chosen = options.thinner.keep(codes[order], names, at_us[order])
+        taken = np.sort(order[chosen])
+    place = inverse(order)
     out = sanitize_rows(
         options.mechanism,
-        codes,
+        codes[taken],
         names,
-        points,
-        at_s,
+        points[taken],
+        at_s[taken],
         seed=options.seed,
         draws=options.draws,
         budgets=options.budgets,
-        place=inverse(order),
+        place=place[taken],
     )
-    if options.order == "input":
-        order = np.arange(len(order))
-    return out, order[out.released[order]]
+    if options.tally is not None:
+        options.tally.add(len(order), out, _describe(out, options))
+    released = np.flatnonzero(out.released)
+    if options.order != "input":
+        released = released[np.argsort(place[taken[released]])]
+    return out, _Taken(taken[released], released)
 
 
 def _table(frame: Any) -> Any:
     try:
         return nw.from_native(frame, eager_only=True)
     except TypeError:
+        points = "; give its to_point_gdf()" if hasattr(frame, "to_point_gdf") else ""
         raise ParameterError(
-            "frame must be a pandas, GeoPandas or polars DataFrame or an Arrow Table, found "
-            f"{type(frame).__name__} (collect a lazy one first)"
+            "frame must be a pandas, GeoPandas or polars frame, an Arrow table or reader, or a "
+            f"DuckDB relation, found {type(frame).__name__}{points}"
         ) from None
     except (nw.exceptions.NarwhalsError, ValueError):
         raise ParameterError("columns of a frame must have different names") from None
@@ -153,82 +279,8 @@ def _check_columns(table: Any, wanted: Sequence[str]) -> None:
         )
 
 
-def _read_numbers(table: Any, name: str) -> Floats:
-    column = table[name]
-    if not column.dtype.is_numeric():
-        raise ParameterError(f"column {name!r} must hold numbers, found {column.dtype}")
-    if column.dtype.is_integer():  # by hand: casts refuse those beyond 2**53, and quote them
-        pairs = zip(column.to_list(), column.is_null().to_list(), strict=True)
-        values = [np.nan if missing else float(value) for value, missing in pairs]
-        return np.array(values, dtype=np.float64)
-    cast_to: Callable[[], Any] = lambda: column.cast(nw.Float64).to_numpy()  # noqa: E731  # lazy
-    error = PointError(f"column {name!r} holds numbers that cannot be read; nothing was released")
-    return np.asarray(replace_foreign_errors(cast_to, error), dtype=np.float64)
-
-
-def _read_times(table: Any, name: str) -> tuple[Ints, Floats]:
-    """Each time as a whole number of the column's own unit, to order by, and in seconds."""
-    column = table[name]
-    zone = getattr(column.dtype, "time_zone", None)
-    if not isinstance(column.dtype, nw.Datetime) or zone is None:
-        raise ParameterError(
-            f"column {name!r} must hold times that say their zone, found {column.dtype}; "
-            "give them one first (tz_localize in pandas, dt.replace_time_zone in polars)"
-        )
-    error = PointError(f"column {name!r} holds times that cannot be counted; nothing was released")
-    return replace_foreign_errors(lambda: _count_ticks(column), error)
-
-
-def _count_ticks(column: Any) -> tuple[Ints, Floats]:
-    missing = column.is_null().to_numpy()
-    finest = "ns" if column.dtype.time_unit == "ns" else "us"
-    ticks, micros = (
-        column.dt.timestamp(unit).fill_null(0).to_numpy().astype(np.int64)
-        for unit in (finest, "us")
-    )
-    at_s = micros * 1e-6
-    at_s[missing] = np.nan
-    return ticks, at_s
-
-
-def _read_users(table: Any, name: str | None) -> tuple[Ints, list[str]]:
-    """A number for each row's user, and the users in the order of their names."""
-    rows = len(table)
-    if name is None:
-        return np.zeros(rows, dtype=np.int64), ["all"]
-    column = table[name]
-    if column.is_null().any():
-        row = int(np.flatnonzero(column.is_null().to_numpy())[0])
-        raise PointError(f"row {row}: it has no {name}; nothing was released")
-    if column.dtype.is_float():
-        column = _as_integers(column, name)
-    if column.dtype == nw.Object:  # a mixture, in which 1 and 1.0 would be two texts
-        different, codes = np.unique(
-            [canonical_name(v) for v in column.to_list()], return_inverse=True
-        )
-    else:
-        texts = column.cast(nw.String).to_numpy().astype(str)
-        different, codes = np.unique(texts, return_inverse=True)
-    names = [canonical_name(user) for user in different]
-    different_users = sorted(set(names), key=name_key)
-    numbers = {user: i for i, user in enumerate(different_users)}
-    table_of = np.array([numbers[user] for user in names], dtype=np.int64)
-    return table_of[codes.reshape(-1)], different_users
-
-
-def _as_integers(column: Any, name: str) -> Any:
-    """Users that were whole numbers until a missing one made them fractions."""
-    values = np.asarray(column.to_numpy(), dtype=np.float64)
-    if not (np.abs(values) < _EXACT).all() or (values != np.round(values)).any():
-        raise ParameterError(
-            f"column {name!r} must hold texts or whole numbers; as fractions, those of 2**53 and "
-            "more have lost digits: read it as integers or texts"
-        )
-    return column.cast(nw.Int64)
-
-
 def _build_released(
-    table: Any, options: _Options, out: Sanitized, rows: Ints, places: dict[str, Floats]
+    table: Any, options: _Options, out: Sanitized, taken: _Taken, places: dict[str, Floats]
 ) -> Any:
     """The columns that are passed on, the released places, and what each row is and cost."""
     backend = table.implementation
@@ -236,9 +288,9 @@ def _build_released(
     values: dict[str, tuple[Any, Any]] = {
         name: (column, nw.Float64) for name, column in places.items()
     }
-    values["kind"] = (out.kind[rows].tolist(), nw.String)
-    values["cost"] = (out.cost[rows], nw.Float64)
-    columns = [_take_column(table, name, rows) for name in names]
+    values["kind"] = (out.kind[taken.released].tolist(), nw.String)
+    values["cost"] = (out.cost[taken.released], nw.Float64)
+    columns = [_take_column(table, name, taken.rows) for name in names]
     columns += [
         nw.new_series(name, column, dtype, backend=backend)
         for name, (column, dtype) in values.items()
@@ -266,13 +318,14 @@ def _without_index(column: Any) -> Any:
 
 def _is_geo(frame: object) -> bool:
     # By name, so that GeoPandas is not imported for those who do not use it.
-    return type(frame).__module__.startswith("geopandas.")
+    return any(kind.__module__.startswith("geopandas.") for kind in type(frame).__mro__)
 
 
 def _sanitize_geo(frame: Any, options: _Options) -> Any:
     import geopandas
     import pandas
 
+    kind = type(frame)
     if getattr(frame, "_geometry_column_name", None) not in frame.columns:
         raise ParameterError("the frame has no geometry; use set_geometry first")
     if frame.geometry.name in ("kind", "cost"):
@@ -288,14 +341,19 @@ def _sanitize_geo(frame: Any, options: _Options) -> Any:
     names = [name for name in (options.user, options.time, *options.keep) if name is not None]
     _check_columns(table, names)
     points = np.column_stack([places.y, places.x])
-    out, rows = _sanitize(table, points, options)
+    out, taken = _sanitize(table, points, options)
     plain = (
-        _build_released(table, options, out, rows, {}).select(*names, "kind", "cost").to_native()
+        _build_released(table, options, out, taken, {}).select(*names, "kind", "cost").to_native()
     )
-    lat, lon = out.value[rows].T
+    lat, lon = out.value[taken.released].T
     moved = geopandas.GeoSeries.from_xy(lon, lat, index=plain.index, crs=WGS84).to_crs(frame.crs)
     released = geopandas.GeoDataFrame(plain).set_geometry(moved.rename(geometry.name))
-    return _with_guarantee(released, _describe(out, options))
+    released = _with_guarantee(released, _describe(out, options))
+    if kind is not geopandas.GeoDataFrame:  # as the derived class makes frames of its own
+        attrs = released.attrs
+        released = frame._constructor(released)
+        released.attrs = attrs
+    return released
 
 
 def _describe(out: Sanitized, options: _Options) -> str:

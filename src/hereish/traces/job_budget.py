@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from hereish.core.mechanism import PredictiveMechanism
+from hereish.core.renyi import refuse_delta
 from hereish.core.types import Floats
 from hereish.errors import ParameterError
 from hereish.traces.budgets import EachTrace
@@ -51,8 +52,14 @@ class JobBudget(Protocol):
 
 def check_shared_budget(mechanism: PredictiveMechanism) -> None:
     """Refuse a mechanism that cannot share its budgets with others."""
+    refuse_delta(mechanism.privacy, "a ledger is")
     if isinstance(mechanism.window, EachTrace):
         raise ParameterError(
             "a ledger has one budget per user and window, and none per trace: choose a window of "
             "time (--window day)"
+        )
+    if mechanism.limiter is not None:
+        raise ParameterError(
+            "a job has a budget for one window, and keeps within the further ones of each user's "
+            "policy by itself: leave out its own limits (all but the first --budget)"
         )

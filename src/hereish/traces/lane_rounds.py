@@ -11,8 +11,8 @@ import numpy as np
 from hereish.core.batch import Sanitized, sanitize
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import Draws, KeyedDraws
-from hereish.core.run import Run
-from hereish.core.types import Floats, Ints
+from hereish.core.run import NO_WINDOW, Run
+from hereish.core.types import Bools, Floats, Ints
 from hereish.traces.order import inverse
 
 
@@ -49,7 +49,7 @@ class LaneRounds:
         parts: list[tuple[Ints, Sanitized]] = []
         for turn in range(int(number.max(initial=-1)) + 1):
             lanes = np.flatnonzero(number == turn)
-            new = lanes[np.isnan(run.at_s[lanes])]
+            new = lanes[not_begun(run.take(lanes))]
             before = carried if turn == 0 else run.take(lanes - 1)
             if before is not None and len(new):
                 fresh = before.take(np.isin(lanes, new)).with_fresh_budget()
@@ -88,6 +88,12 @@ class LaneRounds:
             charged = np.concatenate([out.charged for _, out in parts if out.charged is not None])
             charged = charged[back]
         return dataclasses.replace(parts[0][1], **columns, spent=spent, run=run, charged=charged)
+
+
+def not_begun(run: Run) -> Bools:
+    """The lanes that have had no report yet; with limits, a refused one counts as well."""
+    begun = (run.limit_bucket != NO_WINDOW).any(axis=1)
+    return np.asarray(np.isnan(run.at_s) & ~begun)
 
 
 def _rows_of(offsets: Ints, lanes: Ints) -> tuple[Ints, Ints]:

@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hereish.core.types import Ints
+from hereish.traces.columns import Layout
 from hereish.traces.formats._times import format_utc
 from hereish.traces.formats.base import Source
 from hereish.traces.merging import Key
 from hereish.traces.names import canonical_name, name_key
 from hereish.traces.table import Ids, RowBatch
+from hereish.traces.trace_numbers import PublicRows, TraceNumbers
 from hereish.traces.validate import group_starts
 from hereish.traces.writing import Output
 
@@ -37,6 +39,12 @@ class NumberedRows(NamedTuple):
         return NumberedRows(self.source, self.batch.take(rows), *columns)
 
 
+class _Unnumbered(NamedTuple):
+    """In place of the id of a trace, until it has a number."""
+
+    trace: int
+
+
 class Interner:
     """Numbers values, from 0: the same number for the same value, in however many files it is."""
 
@@ -59,11 +67,29 @@ class Interner:
         return len(self.values)
 
 
-class Numbering:
-    """Numbers the rows of all files, batch by batch."""
+class _PendingSpan(NamedTuple):
+    """A trace in a file that has no output file yet, since its trace has no number."""
 
-    def __init__(self, out: Output) -> None:
+    source: Source
+    file: int
+    layout: Layout
+    user_id: int
+    trace_id: int
+
+
+class Numbering:
+    """Numbers the rows of all files, batch by batch.
+
+    Ids of traces may say what nobody is to know, such as where somebody went. Unless they are
+    kept, a trace is published as its number among those of its user, in the order of time.
+    """
+
+    def __init__(self, out: Output, *, keep_trace_names: bool = True) -> None:
         self._out = out
+        self._keep_trace_names = keep_trace_names
+        self._unnumbered: dict[int, int] = {}  # by trace, its place among the ids as given
+        self._pending: dict[int, _PendingSpan] = {}  # by span
+        self._numbered = TraceNumbers()
         self.users, self.traces = Interner(), Interner()  # by their canonical names
         self.user_ids, self.trace_ids = Interner(), Interner()  # as given
         self.keys: list[Key] = []  # by which each trace is ordered
@@ -96,10 +122,7 @@ class Numbering:
             names = batch.user.names
             user_id = _map_codes(batch.user.codes, lambda code: self.user_ids.number(names[code]))
         if batch.trace is not None:
-            labels = self._labels(source, file, batch, user)
-            trace_id = _map_codes(
-                batch.trace.codes, lambda code: self.trace_ids.number(labels(code))
-            )
+            trace_id = self._number_trace_ids(source, file, batch, user, trace)
         return NumberedRows(
             source,
             batch,
@@ -111,6 +134,64 @@ class Numbering:
             user_id,
             trace_id,
         )
+
+    def number_traces(self, user: Ints, trace: Ints, public: PublicRows, *, complete: bool) -> None:
+        """Numbers for the traces of a unit that have none; before its rows are put in order.
+
+        `complete`: all rows of these users are in it. Raises UnsortedInputError where they must be,
+        since a trace began before others that have a number.
+
+        Guarantee: numbers depend on users and times, then on kept columns, and then on chance.
+        """
+        is_new = np.zeros(len(self.keys), dtype=np.bool_)
+        is_new[list(self._unnumbered)] = True
+        rows = np.flatnonzero(is_new[trace])
+        if not len(rows):
+            return
+        numbers = self._numbered.number(user[rows], trace[rows], rows, public, complete=complete)
+        for number, label in numbers.items():
+            self.trace_ids.values[self._unnumbered.pop(number)] = label
+            self.keys[number] = (*self.keys[number], name_key(str(label)))
+        for span in [span for span, own in self._pending.items() if self._has_label(own)]:
+            own = self._pending.pop(span)
+            self.out_files[span] = self._out_file(own)
+
+    def _has_label(self, span: _PendingSpan) -> bool:
+        return not isinstance(self.trace_ids.values[span.trace_id], _Unnumbered)
+
+    def _out_file(self, span: _PendingSpan) -> int:
+        user, trace = self.user_ids.get(span.user_id), self.trace_ids.get(span.trace_id)
+        return self._out.file_number(span.source, span.file, span.layout, user, trace)
+
+    def _is_secret(self, batch: RowBatch, name: Any) -> bool:
+        """Whether a trace's id is not published."""
+        if self._keep_trace_names or batch.layout.public_traces:
+            return False
+        if name is None or name == "":
+            return False
+        return not (batch.layout.numbered and isinstance(name, int))
+
+    def _number_trace_ids(
+        self, source: Source, file: int, batch: RowBatch, user: Ints, trace: Ints
+    ) -> Ints:
+        """The number of each row's id of a trace: as it is written, or where that will be."""
+        codes, names = batch.trace or Ids(np.zeros(0, dtype=np.int64), [])
+        labels = self._labels(source, file, batch, user)
+        secret = [self._is_secret(batch, name) for name in names]
+        if not any(secret):
+            return _map_codes(codes, lambda code: self.trace_ids.number(labels(code)))
+        count = len(names)
+
+        def number(pair: int) -> int:
+            own, code = divmod(pair, count)
+            if not secret[code]:
+                return self.trace_ids.number(labels(code))
+            place = self.trace_ids.number(_Unnumbered(own))
+            if len(self.keys[own]) == 1:
+                self._unnumbered[own] = place
+            return place
+
+        return _map_codes(trace * count + codes, number)
 
     def _number_traces(self, source: Source, file: int, batch: RowBatch, user: Ints) -> Ints:
         """The number of each row's trace, which is that of its user and its id or file."""
@@ -127,7 +208,9 @@ class Numbering:
             name = f"{len(user_name)} {user_name}:{scope}:{canonical_name(given)}"
             trace = self.traces.number(name)
             if trace == len(self.keys):
-                key = () if batch.trace is None else self._label_key(source, given, labels(code))
+                key: tuple[Any, ...] = ()  # also of those that get their numbers later
+                if batch.trace is not None and not self._is_secret(batch, given):
+                    key = self._label_key(source, given, labels(code))
                 self.keys.append((name_key(user_name), *key))
             return trace
 
@@ -150,11 +233,12 @@ class Numbering:
             span = self._spans.number((file, trace_number))
             if span == len(self.out_files):
                 row = first[trace_number]
-                given_user = self.user_ids.get(int(user_id[row]))
-                given_trace = self.trace_ids.get(int(trace_id[row]))
-                self.out_files.append(
-                    self._out.file_number(source, file, batch.layout, given_user, given_trace)
-                )
+                ids = (int(user_id[row]), int(trace_id[row]))
+                own = _PendingSpan(source, file, batch.layout, *ids)
+                waits = trace_number in self._unnumbered
+                if waits:
+                    self._pending[span] = own
+                self.out_files.append(-1 if waits else self._out_file(own))
             return span
 
         return _map_codes(trace, number)
@@ -198,6 +282,8 @@ class Numbering:
 def _map_codes(codes: Ints, number: Callable[[int], int]) -> Ints:
     """Another number for each code; quick where equal codes are mostly neighbours."""
     begins = group_starts(codes)
+    if len(begins) == 1:  # as in most small files
+        return np.full(len(codes), number(int(codes[0])), dtype=np.int64)
     different, inverse = np.unique(codes[begins], return_inverse=True)
     numbers = np.array([number(code) for code in different.tolist()], dtype=np.int64)
     return np.repeat(numbers[inverse.reshape(-1)], np.diff(begins, append=len(codes)))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from hereish.core.batch import Sanitized
 from hereish.core.randomness import Draws
 from hereish.core.types import Bools, Floats, Ints, Kind
-from hereish.errors import HereishError, PointError
+from hereish.traces.behind import Behind
 from hereish.traces.budgets import Budgets, EachTrace, sanitize_rows
 from hereish.traces.faults import Fault, Faults
 from hereish.traces.formats.base import Source
@@ -22,6 +23,7 @@ from hereish.traces.order import Order, public_order, ranks
 from hereish.traces.summary import ReleaseCounts
 from hereish.traces.table import BATCH_ROWS, RELEASED_KINDS, Ids, ReleasedRows, RowBatch
 from hereish.traces.thinning import Thinner
+from hereish.traces.trace_numbers import PublicRows, UnsortedInputError
 from hereish.traces.validate import YEAR_US, Validator, time_faults
 from hereish.traces.writing import Output, SortBounds
 
@@ -29,12 +31,12 @@ _HARD, _EASY, _UNTESTED = map(RELEASED_KINDS.index, (Kind.HARD, Kind.EASY, Kind.
 _NEVER = np.iinfo(np.int64).min
 
 
-class UnsortedInputError(HereishError):
-    """Rows came after later ones that have been released already: they must be taken by user."""
-
-
 class Pipeline:
-    """Takes batches in the order of their files, and writes what is released in a public order."""
+    """Takes batches in the order of their files, and writes what is released in a public order.
+
+    With `behind`, a unit is released and written while the next one is read and put in order. What
+    comes out is the same: numbers are drawn in the same order. Leave it as a context, which waits.
+    """
 
     def __init__(
         self,
@@ -45,7 +47,10 @@ class Pipeline:
         *,
         every_s: float | None = None,
         order: Order = "public",
+        keep_trace_names: bool = True,
+        behind: bool = False,
     ) -> None:
+        self._behind = Behind() if behind else None
         self._budgets = budgets
         self._mechanism = budgets.mechanism
         self._draws = draws
@@ -54,12 +59,21 @@ class Pipeline:
         self._thinner = None if every_s is None else Thinner.by_seconds(every_s)
         self._order = order
         self._budget_per_trace = isinstance(budgets.mechanism.window, EachTrace)
-        self._ids = Numbering(out)
+        self._ids = Numbering(out, keep_trace_names=keep_trace_names)
+        self._owners: dict[str, None] = {}  # columns that may tell users, of files without
+        self._units = 0  # that have been released
         self._last_times = _LastTimes()
         self._chosen: Bools | None = None  # by user: those whose rows are taken in this pass
         self._unit: list[NumberedRows] = []
         self._rows = 0  # in the unit
         self.counts = ReleaseCounts()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._behind is not None:
+            self._behind.close()
 
     @property
     def users(self) -> int:
@@ -76,6 +90,8 @@ class Pipeline:
         if not len(batch):
             return
         rows = self._ids.number_rows(source, batch)
+        if batch.user is None:
+            self._owners.update(dict.fromkeys(batch.layout.owners))
         if self._chosen is not None:
             rows = rows.take(np.flatnonzero(self._chosen[rows.user]))
         if len(rows.user):
@@ -105,20 +121,29 @@ class Pipeline:
         self._ids.restart()
 
     def finish(self) -> None:
-        self.flush()
+        self.flush(last=True)
+        self._wait()
+        self._validator.check_losses(self._owners)
         self._out.finish(
             self._ids.user_ids.values, self._ids.trace_ids.values, self._ids.keys, self._draws
         )
-        if not self._validator.usable_points:
-            raise PointError("there are no points that can be used; nothing was released")
 
-    def flush(self) -> None:
+    def flush(self, *, last: bool = False) -> None:
         """Release and write the rows that have been added so far."""
         unit, self._unit, self._rows = self._unit, [], 0
         if unit:
-            self._process(_Unit(unit))
+            # Nobody's rows are in another unit.
+            complete = self._chosen is not None or (last and not self._units)
+            self._units += 1
+            self._process(_Unit(unit), complete)
 
-    def _process(self, unit: _Unit) -> None:
+    def _process(self, unit: _Unit, complete: bool) -> None:
+        public = PublicRows(
+            unit.at_us,
+            lambda rows: [column[rows].tolist() for column in unit.kept.values()],
+            self._break_ties,
+        )
+        self._ids.number_traces(unit.user, unit.trace, public, complete=complete)
         order = self._drop_time_faults(unit, self._public_order(unit))
         budget = unit.trace if self._budget_per_trace else unit.user
         if self._chosen is None:
@@ -128,9 +153,13 @@ class Pipeline:
         rows = self._thin(unit, order)
         if len(rows):
             self._announce(unit, rows)
+        release = partial(self._release, unit, rows, budget[rows])
+        release() if self._behind is None else self._behind.run(release)
+
+    def _release(self, unit: _Unit, rows: Ints, budget: Ints) -> None:
         out = sanitize_rows(
             self._mechanism,
-            budget[rows],
+            budget,
             self._ids.traces.values if self._budget_per_trace else self._ids.users.values,
             unit.points[rows],
             unit.at_us[rows] / 1e6,
@@ -146,8 +175,16 @@ class Pipeline:
         return public_order(
             (_ranks_of_used(unit.trace, self._ids.keys), unit.at_us),
             lambda rows: [column[rows].tolist() for column in unit.kept.values()],
-            lambda rows: self._draws.uniforms(len(rows)),
+            self._break_ties,
         )
+
+    def _break_ties(self, rows: Ints) -> Floats:
+        self._wait()  # numbers for the unit before are drawn first
+        return self._draws.uniforms(len(rows))
+
+    def _wait(self) -> None:
+        if self._behind is not None:
+            self._behind.wait()
 
     def _drop_time_faults(self, unit: _Unit, order: Ints) -> Ints:
         fault = time_faults(unit.span, unit.at_us, order)

@@ -15,7 +15,9 @@ from typing import Literal
 
 from hereish.errors import ParameterError
 from hereish.traces.columns import NO_USER, Columns
-from hereish.traces.faults import UnreadableFileError
+from hereish.traces.faults import NoPointsError, UnreadableFileError
+from hereish.traces.formats._bytes import damaged_gzip
+from hereish.traces.formats._lookalikes import hint_at_content, with_hint
 from hereish.traces.formats.base import Source
 from hereish.traces.table import Ids, RowBatch
 from hereish.traces.validate import Validator
@@ -50,6 +52,8 @@ def read_valid_rows(
         for source, event in events:
             if event is None:
                 before += source.size
+            elif isinstance(event, NoPointsError) and len(sources) > 1:
+                validator.without_points.append(f"{source.name}: {event.reason}")
             elif isinstance(event, UnreadableFileError):
                 validator.file_error(source, event)
             else:
@@ -63,8 +67,8 @@ def read_valid_rows(
 def _with_users(batch: RowBatch, source: Source, users_from: UsersFrom | None) -> RowBatch:
     if users_from is None or source.path is None:
         return batch
-    path = source.path
-    name = path.name.split(".")[0] if users_from == "file" else path.resolve().parent.name
+    path = source.path.resolve().joinpath(*source.members)
+    name = source.below.name.split(".")[0] if users_from == "file" else path.parent.name
     return replace(batch, user=Ids.constant(name, len(batch)))
 
 
@@ -86,11 +90,12 @@ def _read_file(source: Source, columns: Columns) -> Iterator[Event]:
         for batch in source.format.read(source, columns):
             yield source, batch
     except UnreadableFileError as error:
-        yield source, UnreadableFileError(error.reason, error.line)  # without its traceback
+        yield source, with_hint(source, error).with_traceback(None)
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        yield source, UnreadableFileError("it is not a gzip file, or a damaged one")
+        yield source, damaged_gzip()
     except ParameterError as error:
-        raise ParameterError(f"{source.name}: {error}") from None
+        problem = hint_at_content(source) or str(error)
+        raise ParameterError(f"{source.name}: {problem}") from None
     yield source, None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hereish.core.accounting import SecondPromise
 from hereish.core.types import Floats
 from hereish.traces.table import RELEASED_KINDS, ReleasedRows
 
@@ -46,7 +47,16 @@ class ReleaseCounts:
         if not self.released:
             return None
         bin_ = int(np.searchsorted(np.cumsum(self._bins), 0.9 * self.released))
-        return float(_EDGES_M[min(bin_, len(_EDGES_M) - 1)])
+        return _upper_edge_m(bin_)
+
+
+def round_up_m(distance_m: float) -> float:
+    """A distance as the counts have it: the upper edge of its bin, a thousandth more at most."""
+    return _upper_edge_m(int(np.searchsorted(_EDGES_M, distance_m)))
+
+
+def _upper_edge_m(bin_: int) -> float:
+    return float(_EDGES_M[min(bin_, len(_EDGES_M) - 1)])
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,9 @@ class Summary:
     points: int = 0
     bad: dict[str, int] = field(default_factory=dict)  # dropped, by reason
     unreadable: list[str] = field(default_factory=list)  # files that were read in part or not
+    without_points: list[str] = field(default_factory=list)  # such as workouts indoors
+    ignored: dict[str, int] = field(default_factory=dict)  # files of no format read, by ending
+    possible_users: list[str] = field(default_factory=list)  # columns, where no users were read
     thinned: int = 0  # left out by --every
     hard: int = 0
     easy: int = 0
@@ -67,6 +80,7 @@ class Summary:
     guarantee: str = ""
     private: bool = True
     prior: str | None = None  # that has moved fresh noise
+    second: SecondPromise | None = None  # what holds besides, but for a small probability
     displacement_mean_m: float | None = None
     displacement_p90_m: float | None = None
     job: dict[str, Any] | None = None  # what it has reserved, if it shares budgets with others

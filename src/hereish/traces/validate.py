@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from hereish.core.types import Bools, Floats, Ints
-from hereish.errors import PointError
-from hereish.traces.faults import FAULT_REASONS, Fault, Faults, UnreadableFileError
+from hereish.errors import ParameterError, PointError
+from hereish.traces.faults import (
+    FAULT_REASONS,
+    FAULT_TEXTS,
+    Fault,
+    Faults,
+    NoPointsError,
+    UnreadableFileError,
+)
 from hereish.traces.formats.base import Source
 from hereish.traces.table import RowBatch
 
@@ -19,14 +27,29 @@ _FIRST_US, _LAST_US = (
 )
 
 
-class Validator:
-    """Drops rows that cannot be used and counts them; unless `drop_bad`, raises for the first."""
+DropBad: TypeAlias = bool | Literal["all"]
+_MOST_LOST = 0.1  # the share of points, or of files, that is left out without another question
+_REPEATED = FAULT_REASONS[Fault.TWICE]
 
-    def __init__(self, drop_bad: bool) -> None:
+
+class Validator:
+    """Drops rows that cannot be used and counts them; unless `drop_bad`, raises for the first.
+
+    Rows that repeat a time of their trace are dropped in any case: nobody is at two places. With
+    `drop_bad` others are, up to a tenth; with "all" however many they are.
+    """
+
+    def __init__(self, drop_bad: DropBad) -> None:
+        if drop_bad not in (True, False, "all"):
+            raise ParameterError(f"drop_bad must be True, False or 'all', found {drop_bad!r}")
         self._drop_bad = drop_bad
         self.points = 0  # rows that were read
         self.dropped: dict[str, int] = {}  # of those, by reason
         self.unreadable: list[str] = []  # files that were read in part or not at all
+        self.without_points: list[str] = []  # files that are whole and have none
+        self.possible_users: list[str] = []  # columns that may tell them, where none were read
+        self._files_with_rest = 0  # of those, such that may hold more
+        self._files: set[Source] = set()
 
     @property
     def usable_points(self) -> int:
@@ -35,6 +58,7 @@ class Validator:
     def valid_rows(self, source: Source, batch: RowBatch) -> RowBatch:
         """The rows of a batch that has just been read whose own values can be used."""
         self.points += len(batch)
+        self._files.add(source)
         return self.without_faults(source, batch, row_faults(batch))
 
     def without_faults(self, source: Source, batch: RowBatch, fault: Faults) -> RowBatch:
@@ -45,13 +69,15 @@ class Validator:
 
     def check(self, fault: Faults, locate: Callable[[int], tuple[Source, int]]) -> Bools:
         """Which rows have no fault; `locate` gives the source and line of a row, for the error."""
-        bad = np.flatnonzero(fault)
+        bad = np.flatnonzero((fault != Fault.NONE) & (fault != Fault.TWICE))
         if len(bad) and not self._drop_bad:
             source, line = locate(int(bad[0]))
+            text = FAULT_TEXTS[Fault(int(fault[bad[0]]))]
             raise PointError(
-                f"{source.name}, {source.format.line_word} {line}: "
-                f"{FAULT_REASONS[Fault(int(fault[bad[0]]))]}; "
-                "nothing was released (--drop-bad leaves such points out)"
+                f"{source.name}, {source.format.line_word} {line}: {text.reason}; expected "
+                f"{text.expected}; nothing was released. To lose nothing, "
+                f"{text.remedy_in(columns=source.format.columns)}; "
+                "--drop-bad leaves such points out, unless they are more than a tenth"
             )
         for code, count in enumerate(np.bincount(fault).tolist()):
             if code and count:
@@ -63,11 +89,68 @@ class Validator:
         """Note a file the rest of which cannot be read."""
         place = source.name if error.line is None else f"{source.name}, line {error.line}"
         if not self._drop_bad:
-            raise PointError(
-                f"{place}: {error.reason}; nothing was released (--drop-bad goes on with what can "
-                "be read)"
-            )
+            message = f"{place}: {error.explain('nothing was released')}"
+            if not isinstance(error, NoPointsError):
+                message += ". --drop-bad goes on with what can be read"
+            raise PointError(message)
         self.unreadable.append(f"{place}: {error.reason}")
+        self._files.add(source)
+        self._files_with_rest += error.rest_lost
+
+    def check_losses(self, owners: Iterable[str] = ()) -> None:
+        """At the end: raises if more would be left out than was agreed to, or nothing is left.
+
+        `owners` are columns that may tell users, where no users were read.
+        """
+        lost = {reason: count for reason, count in self.dropped.items() if reason != _REPEATED}
+        repeated = self.dropped.get(_REPEATED, 0)
+        names = self.possible_users = list(owners)
+        if names and repeated > _MOST_LOST * self.points and self._drop_bad != "all":
+            raise PointError(
+                f"{repeated:,} of {self.points:,} points have the time of another: are there "
+                "several users in one file? Expected a column that tells them, found none by name, "
+                f"and {' or '.join(map(repr, names))} that may be one; nothing was released. To "
+                f"lose nothing, give --user {names[0]} if that is one value per person or vehicle; "
+                "--drop-bad=all takes all points as one person's, and one point per time"
+            )
+        if not self.points and self.without_points and not self.unreadable:
+            raise PointError(
+                f"there are no points in any of {len(self.without_points)} files, such as "
+                f"{self.without_points[0]}; nothing was released"
+            )
+        if not self.usable_points:
+            found = self._describe_losses(self.dropped)
+            remedy = self._remedies(self.dropped).removesuffix("; ")
+            raise PointError(
+                "there are no points that can be used"
+                f"{f': {found}' if found else ''}; nothing was released. {remedy}".rstrip(". ")
+            )
+        most = _MOST_LOST * self.points
+        files = self._files_with_rest > _MOST_LOST * len(self._files)
+        if self._drop_bad is True and (sum(lost.values()) > most or files):
+            raise PointError(
+                f"--drop-bad would leave out more than a tenth: {self._describe_losses(lost)}; "
+                f"nothing was released. {self._remedies(lost)}--drop-bad=all leaves them out"
+            )
+
+    def _describe_losses(self, lost: Mapping[str, int]) -> str:
+        parts = [f"{count:,} of {self.points:,} points ({why})" for why, count in lost.items()]
+        parts += [f"the rest of {reason}" for reason in self.unreadable[:_MOST_NAMED]]
+        if len(self.unreadable) > _MOST_NAMED:
+            parts.append(f"and of {len(self.unreadable) - _MOST_NAMED:,} other files")
+        return ", ".join(parts)
+
+    def _remedies(self, lost: Mapping[str, int]) -> str:
+        """What to do instead about the most frequent fault."""
+        if not lost:
+            return ""
+        most = max(lost, key=lost.__getitem__)
+        fault = next(fault for fault, reason in FAULT_REASONS.items() if reason == most)
+        columns = any(source.format.columns for source in self._files)
+        return f"To lose nothing, {FAULT_TEXTS[fault].remedy_in(columns=columns)}; "
+
+
+_MOST_NAMED = 3  # files, in an error
 
 
 def row_faults(batch: RowBatch) -> Faults:
@@ -122,7 +205,9 @@ def time_faults_of_batch(batch: RowBatch) -> Faults:
 
 def group_starts(key: Ints) -> Ints:
     """The rows whose key differs from that of the row before."""
-    return np.flatnonzero(np.diff(key, prepend=key[:1] - 1))
+    changes = np.ones(len(key), dtype=np.bool_)
+    np.not_equal(key[1:], key[:-1], out=changes[1:])
+    return np.flatnonzero(changes)
 
 
 def main_era(at_us: Ints, last_us: int | None) -> tuple[int, int]:

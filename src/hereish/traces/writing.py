@@ -21,14 +21,20 @@ import numpy as np
 from hereish.core.randomness import Draws
 from hereish.core.types import Ints
 from hereish.errors import HereishError, ParameterError
-from hereish.traces.atomic_file import AtomicFile, create_temporary, file_mode, folder_mode
+from hereish.traces.atomic_file import (
+    AtomicFile,
+    create_temporary,
+    file_mode,
+    folder_mode,
+    sync_file,
+)
 from hereish.traces.columns import Layout
 from hereish.traces.discovery import STANDARD_STREAM
 from hereish.traces.formats._sidecar import sidecar_path, sidecar_text
 from hereish.traces.formats.base import Format, Source
 from hereish.traces.formats.registry import (
-    FORMAT_NAMES,
     STANDARD_STREAM_FORMAT,
+    WRITTEN_NAMES,
     get_format,
     recognize,
 )
@@ -79,6 +85,10 @@ def open_output(
     written = chosen or recognized
     if name.endswith(".gz") and written is not None and written.compressed:
         raise ParameterError(f"{written.name} is compressed inside; leave .gz out of {name}")
+    if written is not None and written.open_writer is None:
+        raise ParameterError(
+            f"{written.name} is read and not written; write one of {', '.join(WRITTEN_NAMES)}"
+        )
     if options.split_by not in get_args(SplitBy):
         raise ParameterError(f"split_by must be 'input' or 'user', found {options.split_by!r}")
     path = Path(name)
@@ -93,7 +103,8 @@ def open_output(
         return SingleFileOutput(None, chosen or STANDARD_STREAM_FORMAT, options)
     if written is None:
         raise ParameterError(
-            f"the name {name} does not tell its format; give --to, one of {', '.join(FORMAT_NAMES)}"
+            f"the name {name} does not tell its format; give --to, one of "
+            f"{', '.join(WRITTEN_NAMES)}"
         )
     return SingleFileOutput(path, written, options)
 
@@ -103,6 +114,11 @@ def _common_format(sources: list[Source]) -> Format:
     if len(formats) > 1:
         raise ParameterError(
             f"the inputs are {', '.join(sorted(formats))}; choose one for the folder with --to"
+        )
+    if sources[0].format.open_writer is None:
+        raise ParameterError(
+            f"{sources[0].format.name} is read and not written; choose a format for the folder "
+            f"with --to, one of {', '.join(WRITTEN_NAMES)}"
         )
     return sources[0].format
 
@@ -132,8 +148,9 @@ class Output(ABC):
             if has != had:
                 some, none = (source, first) if has else (first, source)
                 raise ParameterError(
-                    f"{some.name} tells {what} and {none.name} none; sanitise them separately, or "
-                    "into a folder"
+                    f"{some.name} tells {what} and {none.name} none, so they cannot be one file: "
+                    "give a folder as OUT, and --to FORMAT. (Two calls would spend the budget of "
+                    "one person twice.)"
                 )
 
     @abstractmethod
@@ -301,6 +318,7 @@ class FolderOutput(Output):
         self._numbers: dict[Path, tuple[int, int | None]] = {}
         self._open: tuple[int, AtomicFile] | None = None
         self._begun: set[int] = set()
+        self._folders = {self._temporary}
         super().__init__(options, self._temporary)
 
     def check(self, source: Source, batch: RowBatch) -> None:
@@ -344,8 +362,10 @@ class FolderOutput(Output):
         self._begun.add(number)
         name, layout = self._files[number]
         path = self._temporary / cast("Path", name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return AtomicFile(path, self._form, layout, self._guarantee)
+        if path.parent not in self._folders:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._folders.add(path.parent)
+        return AtomicFile(path, self._form, layout, self._guarantee, in_new_folder=True)
 
     def _close(self) -> None:
         if self._open is not None:
@@ -358,6 +378,8 @@ class FolderOutput(Output):
         owned = {number for number, owner in self._numbers.values() if owner is not None}
         for number in sorted(owned - self._begun):
             self._create(number).commit()
+        for number in sorted(self._begun):
+            sync_file(self._temporary / cast("Path", self._files[number].name))
         if self._form.sidecar:
             text = sidecar_text(None, self._guarantee)
             sidecar_path(self._temporary).write_text(text, encoding="utf-8")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hereish.errors import ParameterError
 from hereish.traces.columns import Columns, Layout
 from hereish.traces.faults import Fault, UnreadableFileError
-from hereish.traces.formats import _text, delimited
+from hereish.traces.formats import _degrees, _encodings, _lines, _text, delimited
 from hereish.traces.formats._times import TimeParser
 from hereish.traces.formats.base import Source
 from tests.support.csv_samples import (
@@ -79,7 +79,7 @@ def test_the_real_window_is_read_as_pandas_reads_it_and_comes_back(tmp_path: Pat
         ("anna,2024-05-01T08:00:00Z,6_0,24.94", Fault.LAT),
         ("anna,2024-05-01T08:00:00Z,0x3c,24.94", Fault.LAT),
         ("anna,2024-05-01T08:00:00Z,٦٠,24.94", Fault.LAT),
-        ("anna,2024-05-01T08:00:00Z,60.17N,24.94", Fault.LAT),
+        ("anna,2024-05-01T08:00:00Z,60.17E,24.94", Fault.LAT),
         ("anna,2024-05-01T08:00:00Z,60.17,", Fault.LON),
         ("anna,2024-05-01T08:00:00Z,60.17,-inf", Fault.LON),
         ("anna,2024-05-01T08:00:00Z,60.17,1e999", Fault.LON),
@@ -156,7 +156,7 @@ def test_many_times_at_once_are_parsed_as_one_by_one(
     blocks_of = [texts[begin : begin + each] for begin in range(0, len(texts), each)]
     at_us, fault = map(
         np.concatenate,
-        zip(*(_text._parse_times(block, blocks) for block in blocks_of), strict=True),
+        zip(*(_text.parse_times(block, blocks) for block in blocks_of), strict=True),
     )
     blocks.mark_missing_offsets(fault)
     assert fault.tolist() == settled.tolist()
@@ -168,17 +168,18 @@ def test_many_times_at_once_are_parsed_as_one_by_one(
 @QUICK
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_number_is_read_as_it_was_written(value: float) -> None:
-    assert _text.parse_number(repr(value)) == value
-    assert _text.parse_number(f" {value!r}\t") == value
+    assert _degrees.parse_number(repr(value)) == value
+    assert _degrees.parse_number(f" {value!r}\t") == value
 
 
 @QUICK
 @given(st.lists(st.one_of(st.text("0123456789._-+eEnaif x٣", max_size=6), st.just("1.5"))))
 def test_many_numbers_at_once_are_those_of_one_by_one(texts: list[str]) -> None:
-    wanted = [_text.parse_number(text) for text in texts]
-    found = _text._parse_numbers(texts).tolist()
+    wanted = [_degrees.parse_degrees(text, "lat") for text in texts]
+    found = _degrees.parse_all_degrees(texts, "lat").tolist()
     assert [None if value != value else value for value in found] == wanted
-    assert all(set(text) <= set("0123456789.-+eE ") for text in texts if _text.parse_number(text))
+    numbers = [text for text in texts if _degrees.parse_number(text)]
+    assert all(set(text) <= set("0123456789.-+eE ") for text in numbers)
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -189,9 +190,11 @@ def test_the_delimiter_is_told_by_the_header(tmp_path: Path, delimiter: str) -> 
     assert batch.lat.tolist() == [60.17]
 
 
-def test_decimal_commas_are_not_guessed_at(tmp_path: Path) -> None:
+def test_decimal_commas_are_read(tmp_path: Path) -> None:
     batch = one(tmp_path, "time;lat;lon\n2024-05-01;60,17;24.94\n2024-05-01;60.17;24,94\n")
-    assert batch.fault.tolist() == [Fault.LAT, Fault.LON]
+    assert (batch.lat.tolist(), batch.lon.tolist()) == ([60.17] * 2, [24.94] * 2)
+    batch = one(tmp_path, 'time,lat,lon\n2024-05-01,"60,17","24,94"\n2024-05-01,60,17,24,94\n')
+    assert batch.fault.tolist() == [Fault.NONE, Fault.LINE]
 
 
 def test_columns_are_found_in_any_order_and_the_rest_stays_behind(tmp_path: Path) -> None:
@@ -270,9 +273,8 @@ def test_names_with_a_few_digits_are_names(tmp_path: Path) -> None:
         (b" \n\r\n", "empty", None),
         (HEADER.encode(), "no rows", None),
         (b"user,time,lat,lon", "no rows", None),
-        ((HEADER + ROW).encode("utf-16"), "UTF-16", None),
-        ((HEADER + ROW).encode("utf-16-le"), "UTF-8", 1),
-        ((HEADER + ROW).encode() + b"J\xf6rg,2024-05-01,1,2\n", "UTF-8", 3),
+        ((HEADER + ROW).encode("utf-16") + b"x", "UTF-16", None),
+        ((HEADER + "Zoë" + ROW).encode() + b"J\xf6rg,2024-05-01,1,2\n", "UTF-8", 3),
         ((HEADER + ROW).encode() + b"\0\n", "UTF-8", 3),
         ((HEADER + ROW + '"anna,1,2\n' + ROW).encode(), "quotes", 3),
         ((HEADER + ROW + '"anna"x,1,2,3\n').encode(), "quotes", 3),
@@ -292,7 +294,7 @@ def test_what_is_no_table_is_said_with_its_line(
 
 
 def test_rows_before_the_break_are_handed_on(tmp_path: Path) -> None:
-    path = written(tmp_path, (HEADER + ROW * 5).encode() + b"\xff\n" + ROW.encode())
+    path = written(tmp_path, (HEADER + ROW * 5).encode() + b"\xff\0\n" + ROW.encode())
     found = delimited.read(Source(path, delimited.FORMAT, path), Columns())
     assert len(next(found)) == 5
     with pytest.raises(UnreadableFileError, match="line 7"):
@@ -331,7 +333,7 @@ def test_a_file_in_many_pieces_and_chunks_is_the_same_file(
     monkeypatch.setattr(_text, "BATCH_ROWS", 10)
     monkeypatch.setattr(_text, "BLOCK_ROWS", 4)
     for chunk in (1, 2, 3, 5, 17, 100, 10_000):
-        monkeypatch.setattr(_text, "CHUNK_BYTES", chunk)
+        monkeypatch.setattr(_encodings, "CHUNK_BYTES", chunk)
         parts = read(path, keep=("note",))
         assert max(map(len, parts)) <= 10
         assert len(parts) > 4
@@ -350,7 +352,8 @@ def test_a_file_in_many_pieces_and_chunks_is_the_same_file(
 def test_progress_is_told_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_text, "BATCH_ROWS", 1000)
     monkeypatch.setattr(_text, "BLOCK_ROWS", 500)
-    monkeypatch.setattr(_text, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(_encodings, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(_lines, "BLOCK_BYTES", 1000)
     dones = [batch.done for batch in read(written(tmp_path, HEADER + ROW * 4000))]
     assert dones == pytest.approx([0.25, 0.5, 0.75, 1.0], abs=0.15)
 

@@ -103,7 +103,10 @@ def check(batch: RowBatch, columns: Columns) -> None:
     kinds = [column.dtype.str[1:] for column in (batch.line, batch.at_us, batch.fault)]
     assert kinds == ["i8", "i8", "u1"]
     assert (np.diff(batch.line) > 0).all()
-    assert set(batch.fault.tolist()) <= set(range(Fault.LON + 1))
+    assert set(batch.fault.tolist()) <= {
+        *range(Fault.LON + 1),
+        *range(Fault.NUMBER, Fault.POINT + 1),
+    }
     good = batch.fault == Fault.NONE
     assert np.isfinite(batch.lat[good]).all()
     assert np.isfinite(batch.lon[good]).all()

@@ -123,7 +123,9 @@ def test_points_beside_lines_are_a_trace_of_their_own(tmp_path: Path) -> None:
     [
         ([1, None], Fault.LAT),
         ([1, True], Fault.LAT),
-        ([1, "2"], Fault.LAT),
+        ([1, "two"], Fault.LAT),
+        (["1", "2"], Fault.NONE),  # as some exports have them
+        (["1", "2 N"], Fault.NONE),
         ([1, float("nan")], Fault.LAT),
         ([1, 10**400], Fault.LAT),
         ([float("inf"), 2], Fault.LON),
@@ -268,7 +270,7 @@ DEEP = "[" * 100_000 + "]" * 100_000
         (collection(line()), "no points", None),
         (DEEP, "nested too deeply", None),
         (POINTS.replace("48.", "1" * 5000 + ",", 1), "too long", None),
-        (POINTS.encode("utf-16"), "UTF-16", None),
+        (POINTS.encode("utf-16") + b"x", "UTF-16", None),
         (POINTS.encode().replace(b"ann", b"\xff", 1), "not UTF-8", 15),
         (collection(point(0, time=AT[0]), crs=None), "crs", None),
         (

@@ -180,8 +180,8 @@ def test_the_folders_of_geolife_tell_the_user(
         (HEADER, "no points", None),
         (HEADER[:40], "no points", None),
         (POINT * 9, "no GeoLife file", 1),
-        (HEADER.encode("utf-16"), "UTF-16", None),
-        ((HEADER + POINT).encode() + b"\xff", "UTF-8", 8),
+        (HEADER.encode("utf-16") + b"x", "UTF-16", None),
+        ((HEADER + POINT).encode() + b"\xff\0", "UTF-8", 8),
     ],
 )
 def test_what_is_no_geolife_file_is_said(

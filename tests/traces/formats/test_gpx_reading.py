@@ -72,7 +72,7 @@ def test_an_encoding_that_is_declared_is_read(tmp_path: Path, encoding: str) -> 
         (fix(lat='lat="1_0"'), Fault.LAT),
         (fix(lat='lat="0x10"'), Fault.LAT),
         (fix(lat='lat="١"'), Fault.LAT),
-        (fix(lat='lat="60,17"'), Fault.LAT),
+        (fix(lat='lat="60,17,5"'), Fault.LAT),
         (fix(lon=""), Fault.LON),
         (fix(lon='lon="-Infinity"'), Fault.LON),
         (fix(lon='lon="2 3"'), Fault.LON),
@@ -91,6 +91,14 @@ def test_a_point_that_cannot_be_used_is_marked_and_the_rest_is_read(
     batch = read(source(tmp_path, "a.gpx", file(track(fix() + point + fix()))))
     assert faults(batch) == [Fault.NONE, fault, Fault.NONE]
     assert batch.line.tolist() == [3, 4, 4 + point.count("\n")]
+
+
+def test_decimal_commas_are_read(tmp_path: Path) -> None:
+    point = '<trkpt lat="60,5" lon="-25,25"><time>2025-06-03T08:00:00Z</time></trkpt>'
+    path = tmp_path / "in.gpx"
+    path.write_text(f"<gpx><trk><trkseg>{point}</trkseg></trk></gpx>")
+    (batch,) = gpx.read(Source(path, gpx.FORMAT, path), Columns())
+    assert (batch.lat.tolist(), batch.lon.tolist()) == ([60.5], [-25.25])
 
 
 def test_times_without_a_zone_are_of_the_zone_that_is_given(tmp_path: Path) -> None:
@@ -127,7 +135,7 @@ def test_names_that_are_taken_cannot_be_kept(tmp_path: Path) -> None:
         ('<!DOCTYPE g [<!ENTITY a "1">]>' + file(track(fix(lat='lat="&a;"'))), "document type", 1),
         ('<?xml version="1.0" encoding="klingon"?>' + file(track(fix())), "encoding", None),
         ('<?xml version="1.0" encoding="shift_jis"?>' + file(track(fix())), "encoding", None),
-        (file(track('<x:a lat="1"/>')), "unbound prefix", 3),
+        (file(track('<x:a lat="1"/>')), "no track points", None),
     ],
 )
 def test_what_is_not_gpx_is_refused(

@@ -54,7 +54,7 @@ def saved(path: Path, given: pa.Table) -> str:
 def test_columns_keep_their_names_and_types_and_the_rest_stays_behind(tmp_path: Path) -> None:
     source = saved(tmp_path / "in.parquet", table())
     out = tmp_path / "out.parquet"
-    summary = sanitize_files([source], out, M)
+    summary = sanitize_files([source], out, M, columns=Columns(keep_trace_names=True))
     written = pq.read_table(out)
     assert written.column_names == ["user", "trace", "at", "lat", "lon", "kind", "cost"]
     for name in ("user", "trace", "at"):
@@ -124,7 +124,7 @@ def test_times_without_a_zone_are_taken_in_the_given_one(tmp_path: Path) -> None
         ({"at": pa.array([NOON, None, NOON], pa.timestamp("ms", "UTC"))}, Fault.TIME),
         ({"at": pa.array([2**61, 2**62, 0], pa.timestamp("ms", "UTC"))}, Fault.TIME),
         ({"user": pa.array(["a", None, "a"])}, Fault.USER),
-        ({"at": pa.array(["2026-05-05", "5.5.2026", "2026-05-06"])}, Fault.TIME),
+        ({"at": pa.array(["2026-05-05", "5/5/2026", "2026-05-06"])}, Fault.DAY_OR_MONTH),
     ],
 )
 def test_rows_that_cannot_be_used_are_marked(
@@ -180,9 +180,12 @@ def test_columns_that_are_not_there_or_of_the_wrong_kind_are_named(tmp_path: Pat
     ):
         with pytest.raises(ParameterError, match=words):
             load_rows([saved(tmp_path / "in.parquet", table())], columns)
-    texts = table(lat=pa.array(["60", "60", "60"]))
+    texts = table(lat=pa.array(["60", "60,5", "60.5N"]))
+    batch = load_rows([saved(tmp_path / "in.parquet", texts)], Columns())
+    assert sorted(batch.lat.tolist()) == [60.0, 60.5, 60.5]
+    flags = table(lat=pa.array([True, False, True]))
     with pytest.raises(ParameterError, match="must hold numbers"):
-        load_rows([saved(tmp_path / "in.parquet", texts)], Columns())
+        load_rows([saved(tmp_path / "in.parquet", flags)], Columns())
 
 
 # GeoParquet

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hereish.core.randomness import SECURE
-from hereish.core.types import Ints
+from hereish.core.types import Floats, Ints
 from hereish.errors import ParameterError
 from hereish.traces.columns import Layout
-from hereish.traces.faults import Fault, UnreadableFileError
+from hereish.traces.faults import Fault, Faults, damaged_file
 from hereish.traces.formats._times import TimeParser
 from hereish.traces.names import canonical_name, name_key
 from hereish.traces.table import Ids, ReleasedRows, RowBatch, concat_batches, concat_released
@@ -68,26 +68,46 @@ def check_keep(keep: Sequence[str], taken: Sequence[str]) -> None:
         raise ParameterError(f"columns to keep must differ from each other and others: {names}")
 
 
+class RowColumns(NamedTuple):
+    """The columns of rows, before ids are encoded."""
+
+    line: Sequence[int]
+    at_us: Sequence[int] | Ints
+    lat: Sequence[float] | Floats
+    lon: Sequence[float] | Floats
+    fault: Sequence[Fault] | Faults
+    user: Sequence[str | int | None]
+    trace: Sequence[str | int | None]
+    kept: Sequence[Sequence[Any]]  # row by row
+
+
 def batch_from_rows(
     rows: Sequence[Row], keep: Sequence[str], layout: Layout, *, has_users: bool, done: float
 ) -> RowBatch:
     """Rows as columns. In a file that names users, rows without one are faults."""
-    line, at_us, lat, lon, faults, user, trace, kept = zip(*rows, strict=True)
-    fault = np.array(faults, dtype=np.uint8)
+    columns = RowColumns(*zip(*rows, strict=True))
+    return batch_from_columns(columns, keep, layout, has_users=has_users, done=done)
+
+
+def batch_from_columns(
+    rows: RowColumns, keep: Sequence[str], layout: Layout, *, has_users: bool, done: float
+) -> RowBatch:
+    """The same for rows that are columns already."""
+    fault = np.array(rows.fault, dtype=np.uint8)
     if has_users:
-        missing = np.array([name is None for name in user])
+        missing = np.array([name is None for name in rows.user])
         fault[missing & (fault != Fault.LINE)] = Fault.USER
-    columns = {name: np.empty(len(rows), dtype=object) for name in keep}
-    for name, values in zip(keep, zip(*kept, strict=True), strict=True):
+    columns = {name: np.empty(len(fault), dtype=object) for name in keep}
+    for name, values in zip(keep, zip(*rows.kept, strict=True), strict=True):
         columns[name][:] = values
     return RowBatch(
-        line=np.array(line, dtype=np.int64),
-        at_us=np.array(at_us, dtype=np.int64),
-        lat=np.array(lat, dtype=np.float64),
-        lon=np.array(lon, dtype=np.float64),
+        line=np.array(rows.line, dtype=np.int64),
+        at_us=np.array(rows.at_us, dtype=np.int64),
+        lat=np.array(rows.lat, dtype=np.float64),
+        lon=np.array(rows.lon, dtype=np.float64),
         fault=fault,
-        user=Ids.of(["" if name is None else name for name in user]) if has_users else None,
-        trace=None if trace[0] is None else Ids.of(trace),
+        user=Ids.of(["" if name is None else name for name in rows.user]) if has_users else None,
+        trace=None if rows.trace[0] is None else Ids.of(rows.trace),
         kept=columns,
         layout=layout,
         done=done,
@@ -100,12 +120,16 @@ def merge_file(batches: Sequence[RowBatch], parser: TimeParser) -> RowBatch:
     Guarantee: the numbers do not depend on the order in the file, which is not public: it may be
     that of places.
     """
-    batch = concat_batches(batches)
+    batch = batches[0] if len(batches) == 1 else concat_batches(batches)
     parser.mark_missing_offsets(batch.fault)
     if batch.trace is None or not batch.layout.numbered:
         return batch
     codes, names = batch.trace
     numbered = [code for code, name in enumerate(names) if isinstance(name, int) and name]
+    if len(numbered) == 1:
+        return replace(
+            batch, trace=Ids(codes, [1 if isinstance(n, int) and n else n for n in names])
+        )
     rows = np.argsort(codes, kind="stable")
     bounds = np.searchsorted(codes[rows], np.arange(len(names) + 1))
     traces = {code: batch.take(rows[bounds[code] : bounds[code + 1]]) for code in numbered}
@@ -198,4 +222,4 @@ def compact_json(value: Any) -> str:
     """As JSON, in one line."""
     with contextlib.suppress(RecursionError):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-    raise UnreadableFileError("it is nested too deeply")
+    raise damaged_file("it is nested too deeply", "values of a few levels")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,10 +16,14 @@ from numpy.typing import NDArray
 
 from hereish.core.types import Floats, Ints
 from hereish.errors import ParameterError
-from hereish.traces.columns import Columns, Layout
-from hereish.traces.faults import Fault, Faults, UnreadableFileError
+from hereish.traces.column_names import normal_name, unit_in_name
+from hereish.traces.columns import NO_USER, Columns, Layout, owner_columns
+from hereish.traces.faults import Fault, Faults, NoPointsError, damaged_file
 from hereish.traces.foreign_errors import replace_foreign_errors
 from hereish.traces.formats import _wkb
+from hereish.traces.formats._arrow_values import present, values_of
+from hereish.traces.formats._bytes import read_whole
+from hereish.traces.formats._degrees import Axis, in_degrees, parse_all_degrees
 from hereish.traces.formats._times import TimeParser
 from hereish.traces.formats.base import Source
 from hereish.traces.guarantee import GuaranteeMetadata
@@ -31,26 +36,28 @@ _US_IN = {"s": 1_000_000, "ms": 1_000}  # how many microseconds
 def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
     """The rows of a file, a row group or less at a time."""
     file = _open(source)
-    layout = _find_columns(file, columns)
-    wanted = [layout.user, layout.trace, layout.time, *columns.keep]
-    wanted += [layout.geometry] if layout.geometry else [layout.lat, layout.lon]
+    names = _find_columns(file, columns)
+    layout = _output_layout(names, columns)
+    wanted = [names.user, names.trace, names.time, *columns.keep]
+    wanted += [names.geometry] if names.geometry else [names.lat, names.lon]
     present = file.schema_arrow.names
     total = file.metadata.num_rows
     if total == 0:
-        raise UnreadableFileError("it has no rows")
-    parser, row = TimeParser(columns.zone), 0
+        raise NoPointsError("it has no rows")
+    parser, row = TimeParser(columns.zone, columns.time_format), 0
     record_batches = file.iter_batches(
         BATCH_ROWS, columns=[name for name in wanted if name in present]
     )
     while True:
         # What a damaged file makes Arrow raise may quote the data.
-        damaged = UnreadableFileError(f"it is damaged after row {row}")
+        damaged = damaged_file(f"it is damaged after row {row}", "a Parquet file that is whole")
         records = replace_foreign_errors(lambda: next(record_batches, None), damaged)
         if records is None:
             return
         row += len(records)
-        convert = partial(_convert, records, layout, columns, parser, row)
-        yield replace(replace_foreign_errors(convert, damaged), done=row / total)
+        convert = partial(_convert, records, names, columns, parser, row)
+        batch = replace_foreign_errors(convert, damaged)
+        yield replace(batch, layout=layout, done=row / total)
 
 
 def _open(source: Source) -> Any:
@@ -59,12 +66,13 @@ def _open(source: Source) -> Any:
     path = source.path
 
     def opened() -> Any:
-        file = pq.ParquetFile(path)
+        # Inside an archive it cannot be read from the end, so it is read into memory.
+        file = pq.ParquetFile(io.BytesIO(read_whole(source)) if source.members else path)
         str(file.schema_arrow)  # names and types, which are looked at only now
         return file
 
     return replace_foreign_errors(
-        opened, UnreadableFileError("it is not a Parquet file, or a damaged one")
+        opened, damaged_file("it is not a Parquet file, or a damaged one", "Parquet")
     )
 
 
@@ -76,24 +84,38 @@ def _find_columns(file: Any, columns: Columns) -> Layout:
     required = ("time", "lat", "lon") if geometry is None else ("time",)
     roles: dict[str, Any] = columns.find_all(schema.names, required)
     types = {name: schema.field(name).type for name in (*roles.values(), *columns.keep)}
-    return Layout(geometry=geometry, types=types, **roles)
+    whose = "user" in roles or columns.user == NO_USER
+    owners = () if whose else owner_columns(schema.names, [*roles.values(), *columns.keep])
+    likely = tuple(name for name in owners if normal_name(name) not in ("id", "name"))
+    return Layout(geometry=geometry, types=types, owners=likely, **roles)
+
+
+def _output_layout(names: Layout, columns: Columns) -> Layout:
+    """The columns of an output: none is named by another unit, and numbers of traces fit in."""
+    plain: dict[str, Any] = {"lat": Layout.lat, "lon": Layout.lon}
+    renamed = {role: name for role, name in plain.items() if unit_in_name(getattr(names, role))}
+    types = dict(names.types)
+    kind = types.get(names.trace)
+    if not columns.keep_trace_names and kind is not None and pa.types.is_integer(kind):
+        types[names.trace] = pa.int64()
+    return replace(names, types=types, **renamed)
 
 
 def _convert(
-    records: Any, layout: Layout, columns: Columns, parser: TimeParser, last: int
+    records: Any, names: Layout, columns: Columns, parser: TimeParser, last: int
 ) -> RowBatch:
     """A record batch of Arrow, the last row of which is row `last` of its file."""
     rows = len(records)
     fault = np.zeros(rows, dtype=np.uint8)
-    if layout.geometry is None:
-        lat = _read_numbers(records, layout.lat)
-        lon = _read_numbers(records, layout.lon)
+    if names.geometry is None:
+        lat = _read_degrees(records, names.lat, "lat", columns)
+        lon = _read_degrees(records, names.lon, "lon", columns)
     else:
-        lat, lon = _wkb.decode_points(records.column(layout.geometry).to_pylist())
+        lat, lon = _wkb.decode_points(records.column(names.geometry).to_pylist())
     fault[~np.isfinite(lon)] = Fault.LON
     fault[~np.isfinite(lat)] = Fault.LAT
-    at_us = _read_times(records, layout.time, columns, parser, fault)
-    user = _read_ids(records, layout.user, fault, Fault.USER)
+    at_us = _read_times(records, names.time, columns, parser, fault)
+    user = _read_ids(records, names.user, fault, Fault.USER)
     return RowBatch(
         line=np.arange(last - rows, last) + 1,
         at_us=at_us,
@@ -101,18 +123,27 @@ def _convert(
         lon=lon,
         fault=fault,
         user=user,
-        trace=_read_ids(records, layout.trace, fault, Fault.NONE),
+        trace=_read_ids(records, names.trace, fault, Fault.NONE),
         kept={name: _objects(records.column(name)) for name in columns.keep},
-        layout=layout,
     )
 
 
-def _read_numbers(records: Any, name: str) -> Floats:
+def _read_degrees(records: Any, name: str, axis: Axis, columns: Columns) -> Floats:
     column = records.column(name)
     kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        values = parse_all_degrees([text or "" for text in column.to_pylist()], axis)
+        return in_degrees(values, columns.unit(name))
     if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
         raise ParameterError(f"the column {name!r} must hold numbers, found {kind}")
-    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    numbers = column.cast(pa.float64(), safe=False)
+    values = values_of(numbers, np.float64)
+    if numbers.null_count:
+        values = np.where(present(numbers), values, np.nan)
+    return in_degrees(values, columns.unit(name))
 
 
 def _read_times(
@@ -121,7 +152,7 @@ def _read_times(
     """Microseconds; marks the rows that have no time."""
     column = records.column(name)
     if pa.types.is_timestamp(column.type):
-        fault[column.is_null().to_numpy(zero_copy_only=False)] = Fault.TIME
+        fault[~present(column)] = Fault.TIME
         return _instants(column, columns, fault)
     at_us = np.zeros(len(records), dtype=np.int64)
     for row, value in enumerate(column.to_pylist()):
@@ -141,7 +172,9 @@ def _instants(column: Any, columns: Columns, fault: Faults) -> Ints:
 
         zone = columns.zone.key
         column = pc.assume_timezone(column, zone, ambiguous="earliest", nonexistent="earliest")
-    count = column.cast(pa.int64()).fill_null(0).to_numpy()
+    count = values_of(column, np.int64)
+    if column.null_count:
+        count = np.where(present(column), count, 0)
     if kind.unit == "ns":
         return np.asarray(count // 1000)
     factor = _US_IN.get(kind.unit, 1)
@@ -162,12 +195,12 @@ def _read_ids(records: Any, name: str, fault: Faults, missing: Fault) -> Ids | N
     encoded = column.dictionary_encode()
     names = encoded.dictionary.to_pylist()
     if column.null_count:
-        absent = column.is_null().to_numpy(zero_copy_only=False)
+        known = present(column)
         if missing:
-            fault[absent] = missing
-        codes = encoded.indices.fill_null(len(names)).to_numpy()
+            fault[~known] = missing
+        codes = np.where(known, values_of(encoded.indices, np.int32), len(names))
         return Ids(codes.astype(np.int64), [*names, None])
-    return Ids(encoded.indices.to_numpy().astype(np.int64), names)
+    return Ids(values_of(encoded.indices, np.int32).astype(np.int64), names)
 
 
 def _objects(column: Any) -> NDArray[Any]:

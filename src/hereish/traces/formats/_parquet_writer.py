@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from functools import partial
@@ -16,6 +17,7 @@ from hereish.errors import ParameterError
 from hereish.traces.columns import Layout
 from hereish.traces.foreign_errors import replace_foreign_errors
 from hereish.traces.formats import _wkb
+from hereish.traces.formats._arrow_values import column_of, texts_of
 from hereish.traces.formats._bbox import BoundingBox
 from hereish.traces.formats._parquet_reader import METADATA_KEY
 from hereish.traces.formats.base import Writer
@@ -86,15 +88,19 @@ class ParquetWriter(Writer):
         kind = types.get(layout.time)
         if kind is None or not pa.types.is_timestamp(kind) or kind.tz is None:
             kind = pa.timestamp("us", "UTC")
-        at = pa.array(rows.at_us, pa.timestamp("us", "UTC")).cast(kind, safe=False)
+        at = column_of(rows.at_us, pa.timestamp("us", "UTC")).cast(kind, safe=False)
         columns.append((layout.time, at))
         if layout.geometry:
             columns.append((layout.geometry, _wkb.encode_points(rows.lat, rows.lon)))
         else:
-            columns += [(layout.lat, pa.array(rows.lat)), (layout.lon, pa.array(rows.lon))]
-        kind_names = pa.array([kind.value for kind in RELEASED_KINDS])
-        kinds = pa.DictionaryArray.from_arrays(pa.array(rows.kind, pa.int8()), kind_names)
-        columns += [("kind", kinds.dictionary_decode()), ("cost", pa.array(rows.cost))]
+            places = ((layout.lat, rows.lat), (layout.lon, rows.lon))
+            columns += [(name, column_of(values, pa.float64())) for name, values in places]
+        kind_names = texts_of([kind.value for kind in RELEASED_KINDS])
+        kinds = pa.DictionaryArray.from_arrays(column_of(rows.kind, pa.int8()), kind_names)
+        columns += [
+            ("kind", kinds.dictionary_decode()),
+            ("cost", column_of(rows.cost, pa.float64())),
+        ]
         for name, values in rows.kept.items():
             kind = types.get(name)
             error = ParameterError(
@@ -116,11 +122,22 @@ def _id_column(ids: Ids, kind: Any) -> Any:
     names = [ids.names[code] for code in used.tolist()]
     if pa.types.is_integer(kind) and any(isinstance(name, str) for name in names):
         raise ParameterError(
-            "ids are numbers in one input and texts in another; sanitise them separately, or "
-            "into a folder"
+            "ids are numbers in one input and texts in another: give a folder as OUT, and --to "
+            "parquet, or write CSV"
         )
-    texts = names if pa.types.is_integer(kind) else _texts(names)
-    return pa.array(texts, kind).take(pa.array(codes))
+    if pa.types.is_integer(kind):
+        column = _whole_numbers(names, kind)
+    else:
+        column = texts_of(_texts(names)).cast(kind)
+    return column.take(column_of(codes.astype(np.int64), pa.int64()))
+
+
+def _whole_numbers(names: Sequence[Any], kind: Any) -> Any:
+    if all(isinstance(name, int) for name in names):
+        with contextlib.suppress(OverflowError):
+            numbers = np.array(names, dtype=np.int64)
+            return column_of(numbers, pa.int64()).cast(kind)
+    return pa.array(names, kind)
 
 
 def _kept_column(values: NDArray[Any], kind: Any) -> Any:

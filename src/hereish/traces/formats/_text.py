@@ -2,98 +2,40 @@
 
 from __future__ import annotations
 
-import codecs
-import contextlib
-import io
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
-from zoneinfo import ZoneInfo
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hereish.core.types import Floats, Ints
+from hereish.core.types import Bools, Floats, Ints
 from hereish.traces.columns import Layout
 from hereish.traces.faults import Fault, Faults, UnreadableFileError
-from hereish.traces.formats._bytes import SourceBytes, check_not_utf16
-from hereish.traces.formats._times import TimeParser
+from hereish.traces.formats._bytes import SourceBytes
+from hereish.traces.formats._degrees import (
+    Axis,
+    in_degrees,
+    parse_all_degrees,
+    parse_number,
+    with_sides,
+)
+from hereish.traces.formats._lines import Lines
+from hereish.traces.formats._time_texts import is_clock
+from hereish.traces.formats._times import TimeParser, is_number_of_time
+from hereish.traces.formats._wkt import parse_points
 from hereish.traces.table import BATCH_ROWS, Ids, RowBatch
 
-CHUNK_BYTES = 1 << 18
-LONGEST_LINE_BYTES = 1 << 20
 BLOCK_ROWS = 1 << 14  # rows that are text at one time: text takes ten times the memory of numbers
 
 
 def read_lines(file: SourceBytes) -> Iterator[str]:
-    r"""The lines of a UTF-8 text with their ends, which are \n, \r\n or \r."""
-    before, rest = 0, b""
-    for chunk in _chunks(file):
-        data = rest + chunk
-        # The last line may go on; and \n may follow a \r that is the last byte.
-        end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1
-        complete, rest = data[:end], data[end:]
-        yield from _decode_lines(complete, before)
-        before += complete.count(b"\n") + complete.count(b"\r") - complete.count(b"\r\n")
-        if len(rest) > LONGEST_LINE_BYTES:
-            raise UnreadableFileError("it is too long for a row of a table", before + 1)
-    yield from _decode_lines(rest, before)
+    r"""The lines of a text with their ends, which are \n, \r\n or \r."""
+    return Lines(file)
 
 
-def _chunks(file: SourceBytes) -> Iterator[bytes]:
-    chunk = file.read(CHUNK_BYTES)
-    check_not_utf16(chunk)
-    chunk = chunk.removeprefix(codecs.BOM_UTF8) or file.read(CHUNK_BYTES)
-    while chunk:
-        yield chunk
-        chunk = file.read(CHUNK_BYTES)
-
-
-def _decode_lines(data: bytes, before: int) -> Iterator[str]:
-    text = _decode_utf8(data)
-    if text is not None:
-        yield from io.StringIO(text, newline="")
-        return
-    for line, part in enumerate(data.splitlines(keepends=True), before + 1):
-        text = _decode_utf8(part)
-        if text is None:
-            raise UnreadableFileError("it is not text in UTF-8; save it as UTF-8", line)
-        yield text
-
-
-def _decode_utf8(data: bytes) -> str | None:
-    # The error of a failed decoding holds the text, so nothing is raised while it is handled.
-    with contextlib.suppress(UnicodeDecodeError):
-        return None if b"\0" in data else data.decode()
-    return None
-
-
-def parse_number(text: str) -> float | None:
-    """A finite decimal number; None for anything else that Python would take for a number."""
-    if "_" in text or not text.isascii():
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def _parse_numbers(texts: Sequence[str]) -> Floats:
-    """Each text's number, NaN where it is none."""
-    together = "".join(texts)
-    if "_" not in together and together.isascii():
-        with contextlib.suppress(ValueError):
-            values = np.fromiter(map(float, texts), np.float64, len(texts))
-            values[~np.isfinite(values)] = np.nan
-            return values
-    careful = [math.nan if value is None else value for value in map(parse_number, texts)]
-    return np.array(careful, dtype=np.float64)
-
-
-def _parse_times(texts: Sequence[str], parser: TimeParser) -> tuple[Ints, Faults]:
+def parse_times(texts: Sequence[str], parser: TimeParser) -> tuple[Ints, Faults]:
     """Microseconds since 1970, and what is wrong with each time."""
     at_us = _parse_uniform_times(texts, parser)
     if at_us is not None:
@@ -105,13 +47,24 @@ def _parse_times(texts: Sequence[str], parser: TimeParser) -> tuple[Ints, Faults
 
 def _parse_uniform_times(texts: Sequence[str], parser: TimeParser) -> Ints | None:
     """The times at once, if all are good and alike."""
-    if any(text[4:5] != "-" for text in texts):  # it could be a Unix time
+    if not parser.plain or all(text[4:5].isdigit() for text in texts):
+        return _parse_uniform_numbers(texts, parser)
+    if any(text[4:5] not in ("-", "/") for text in texts):
         return None
     try:
-        moments = list(map(datetime.fromisoformat, texts))
+        moments = [datetime.fromisoformat(text.replace("/", "-", 2)) for text in texts]
     except ValueError:
         return None
     return parser.parse_all(moments)
+
+
+def _parse_uniform_numbers(texts: Sequence[str], parser: TimeParser) -> Ints | None:
+    if not all(map(is_number_of_time, texts)):
+        return None
+    numbers = [parse_number(text) for text in texts]
+    if any(number is None for number in numbers):
+        return None
+    return parser.parse_numbers(np.array(numbers, dtype=np.float64))
 
 
 @dataclass(frozen=True)
@@ -120,52 +73,124 @@ class FieldPositions:
 
     width: int
     time: int
-    lat: int
-    lon: int
+    lat: int = 0
+    lon: int = 0
     user: int | None = None
     trace: int | None = None
     keep: Mapping[str, int] = field(default_factory=dict)
+    date: int | None = None  # joined with a time that is a clock alone
+    date_always: bool = False  # ... or with any
+    point: int | None = None  # in place of lat and lon
+    lat_side: int | None = None  # the letters N and S
+    lon_side: int | None = None
+    lat_unit: str | None = None  # what numbers count, None: degrees
+    lon_unit: str | None = None
+    owners: Mapping[str, int] = field(default_factory=dict)  # not read, but maybe users
+
+
+class Moments(NamedTuple):
+    """A column of times that were read at once."""
+
+    at_us: Ints
+    known: Bools  # where there is one
+    local: bool | None  # whether they have no offset from UTC; None: they are numbers
+
+
+@dataclass(frozen=True)
+class FieldBlock:
+    """Rows of fields as columns, each as texts or in a form that can be used sooner."""
+
+    line: Ints
+    texts: Mapping[int, Sequence[str]]  # by the place of the field in a row
+    moments: Moments | None = None
+    degrees: Mapping[int, Floats] = field(default_factory=dict)  # plain numbers; NaN: none
+    ids: Mapping[int, Ids] = field(default_factory=dict)
+    broken: Bools | None = None  # rows that have not as many fields as there are columns
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[int, list[str]]], width: int) -> FieldBlock:
+        broken = np.array([len(row) != width for _, row in rows])
+        nothing = [""] * width
+        whole = [row if len(row) == width else nothing for _, row in rows]
+        line = np.array([line for line, _ in rows], dtype=np.int64)
+        return cls(line, dict(enumerate(zip(*whole, strict=True))), broken=broken)
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    def take(self, rows: slice) -> FieldBlock:
+        """These rows only."""
+        if rows.start == 0 and rows.stop >= len(self):
+            return self
+        moments = self.moments
+        return FieldBlock(
+            self.line[rows],
+            {at: column[rows] for at, column in self.texts.items()},
+            moments and Moments(moments.at_us[rows], moments.known[rows], moments.local),
+            {at: column[rows] for at, column in self.degrees.items()},
+            {at: ids.take(rows) for at, ids in self.ids.items()},
+            None if self.broken is None else self.broken[rows],
+        )
+
+
+# A row and its line, or many of them.
+RowOrBlock: TypeAlias = tuple[int, list[str]] | FieldBlock
 
 
 def batches_of_fields(
-    rows: Iterable[tuple[int, list[str]]],
+    rows: Iterable[RowOrBlock],
     fields: FieldPositions,
-    zone: ZoneInfo | None,
+    parser: TimeParser,
     layout: Layout,
     done: Callable[[], float],
-    if_empty: str,
+    if_empty: UnreadableFileError,
 ) -> Iterator[RowBatch]:
     """Rows of fields, each with its line number, as batches.
 
-    Rows before an `UnreadableFileError` are yielded first. A file without any row raises one too,
-    for the reason `if_empty`.
+    Rows before an `UnreadableFileError` are yielded first. A file without any row raises
+    `if_empty`.
     """
-    parser = TimeParser(zone)
-    numbers: list[int] = []
-    texts: list[list[str]] = []
+    most = max(1, BATCH_ROWS // BLOCK_ROWS) * BLOCK_ROWS
     builder = _BatchBuilder(fields, parser)
     any_row, error = False, None
     try:
-        for line, row in rows:
-            any_row = True
-            numbers.append(line)
-            texts.append(row)
-            if len(texts) == BLOCK_ROWS:
-                builder.add(numbers, texts)
-                numbers, texts = [], []
-                if builder.rows + BLOCK_ROWS > BATCH_ROWS:
+        for block in _in_blocks(rows, fields.width):
+            any_row, begin = True, 0
+            while begin < len(block):
+                part = block.take(slice(begin, begin + most - builder.rows))
+                builder.add(part)
+                begin += len(part)
+                if builder.rows == most:
                     yield builder.build(layout, done())
                     builder = _BatchBuilder(fields, parser)
     except UnreadableFileError as raised:
         error = raised
-    if texts:
-        builder.add(numbers, texts)
     if builder.rows:
         yield builder.build(layout, done())
     if error is not None:
         raise error
     if not any_row:
-        raise UnreadableFileError(if_empty)
+        raise if_empty
+
+
+def _in_blocks(rows: Iterable[RowOrBlock], width: int) -> Iterator[FieldBlock]:
+    waiting: list[tuple[int, list[str]]] = []
+    error = None
+    try:
+        for row in rows:
+            if not isinstance(row, FieldBlock):
+                waiting.append(row)
+            if waiting and (len(waiting) == BLOCK_ROWS or isinstance(row, FieldBlock)):
+                yield FieldBlock.of(waiting, width)
+                waiting = []
+            if isinstance(row, FieldBlock):
+                yield row
+    except UnreadableFileError as raised:
+        error = raised
+    if waiting:
+        yield FieldBlock.of(waiting, width)
+    if error is not None:
+        raise error
 
 
 class _BatchBuilder:
@@ -179,33 +204,45 @@ class _BatchBuilder:
         self._users: dict[str, int] = {}
         self._traces: dict[str, int] = {}
         self._kept: dict[str, list[str]] = {name: [] for name in fields.keep}
+        self._owners: dict[str, list[str]] = {name: [] for name in fields.owners}
 
-    def add(self, numbers: Sequence[int], rows: Sequence[list[str]]) -> None:
-        at, width = self._fields, self._fields.width
-        broken = np.array([len(row) != width for row in rows])
-        if broken.any():
-            nothing = [""] * width
-            rows = [row if len(row) == width else nothing for row in rows]
-        columns: list[Sequence[str]] = list(zip(*rows, strict=True))
-        at_us, fault = _parse_times(columns[at.time], self._parser)
-        lat, lon = _parse_numbers(columns[at.lat]), _parse_numbers(columns[at.lon])
-        fault[(fault == 0) & np.isnan(lat)] = Fault.LAT
-        fault[(fault == 0) & np.isnan(lon)] = Fault.LON
+    def add(self, block: FieldBlock) -> None:
+        at, texts = self._fields, block.texts
+        at_us, fault = self._times(block)
+        lat, lon = _parse_places(block, at)
+        missing_lat, missing_lon = Fault.LAT, Fault.LON
+        if at.point is not None:
+            missing_lat = missing_lon = Fault.POINT
+        fault[(fault == 0) & np.isnan(lat)] = missing_lat
+        fault[(fault == 0) & np.isnan(lon)] = missing_lon
+        users = _encode(block, at.user, self._users)
+        traces = _encode(block, at.trace, self._traces)
         if at.user is not None:
-            fault[[not text.strip() for text in columns[at.user]]] = Fault.USER
-        fault[broken] = Fault.LINE
-        line = np.array(numbers, dtype=np.int64)
-        users = _encode(columns, at.user, self._users)
-        traces = _encode(columns, at.trace, self._traces)
-        self._blocks.append((line, at_us, lat, lon, fault, users, traces))
+            fault[_blank(block, at.user)] = Fault.USER
+        if block.broken is not None:
+            fault[block.broken] = Fault.LINE
+        self._blocks.append((block.line, at_us, lat, lon, fault, users, traces))
         for name, kept in self._kept.items():
-            kept += columns[at.keep[name]]
-        self.rows += len(rows)
+            kept += texts[at.keep[name]]
+        for name, some in self._owners.items():
+            some += texts[at.owners[name]][: BLOCK_ROWS - len(some)]
+        self.rows += len(block)
+
+    def _times(self, block: FieldBlock) -> tuple[Ints, Faults]:
+        moments = block.moments
+        if moments is None:
+            return parse_times(_time_texts(block.texts, self._fields), self._parser)
+        self._parser.count(moments.known, local=moments.local)
+        fault = np.where(moments.known, np.uint8(Fault.NONE), np.uint8(Fault.TIME))
+        return moments.at_us, fault
 
     def build(self, layout: Layout, done: float) -> RowBatch:
         columns = map(np.concatenate, zip(*self._blocks, strict=True))
         line, at_us, lat, lon, fault, users, traces = columns
         self._parser.mark_missing_offsets(fault)
+        owners = [
+            name for name, some in self._owners.items() if 1 < len(set(some)) <= len(some) / 2
+        ]
         return RowBatch(
             line,
             at_us,
@@ -215,11 +252,53 @@ class _BatchBuilder:
             user=None if self._fields.user is None else Ids(users, list(self._users)),
             trace=None if self._fields.trace is None else Ids(traces, list(self._traces)),
             kept={name: np.array(texts, dtype=object) for name, texts in self._kept.items()},
-            layout=layout,
+            layout=replace(layout, owners=tuple(owners)),
             done=done,
         )
 
 
-def _encode(columns: Sequence[Sequence[str]], position: int | None, known: dict[str, int]) -> Ints:
-    texts = () if position is None else columns[position]
-    return np.array([known.setdefault(text, len(known)) for text in texts], dtype=np.int64)
+def _time_texts(texts: Mapping[int, Sequence[str]], at: FieldPositions) -> Sequence[str]:
+    """The texts of times; with the date in front where that is in a column of its own."""
+    times = texts[at.time]
+    if at.date is None:
+        return times
+    return [
+        f"{date.strip()} {time.strip()}" if at.date_always or is_clock(time.strip()) else time
+        for date, time in zip(texts[at.date], times, strict=True)
+    ]
+
+
+def _parse_places(block: FieldBlock, at: FieldPositions) -> tuple[Floats, Floats]:
+    """Latitudes and longitudes in degrees, NaN where there is none."""
+    if at.point is not None:
+        return parse_points(block.texts[at.point])
+    lat = _parse_degrees(block, at.lat, "lat", at.lat_side)
+    lon = _parse_degrees(block, at.lon, "lon", at.lon_side)
+    return in_degrees(lat, at.lat_unit), in_degrees(lon, at.lon_unit)
+
+
+def _parse_degrees(block: FieldBlock, position: int, axis: Axis, side: int | None) -> Floats:
+    sides = None if side is None else block.texts[side]
+    known = block.degrees.get(position)
+    if known is None:
+        return parse_all_degrees(block.texts[position], axis, sides)
+    return known if sides is None else with_sides(known, sides, axis)
+
+
+def _encode(block: FieldBlock, position: int | None, known: dict[str, int]) -> Ints:
+    """The number of each row's text among those `known`."""
+    if position is None:
+        return np.empty(0, dtype=np.int64)
+    ids = block.ids.get(position)
+    texts = block.texts[position] if ids is None else ids.names
+    numbers = [known.setdefault(text, len(known)) for text in texts]
+    codes = np.array(numbers, dtype=np.int64)
+    return codes if ids is None else codes[ids.codes]
+
+
+def _blank(block: FieldBlock, position: int) -> Bools:
+    """Which rows have nothing there."""
+    ids = block.ids.get(position)
+    texts = block.texts[position] if ids is None else ids.names
+    blank = np.array([not text.strip() for text in texts], dtype=np.bool_)
+    return blank if ids is None else blank[ids.codes]

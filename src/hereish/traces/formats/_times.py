@@ -5,20 +5,42 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from hereish.core.types import Ints
+from hereish.core.types import Bools, Floats, Ints
 from hereish.errors import ParameterError
 from hereish.traces.faults import Fault, Faults
+from hereish.traces.formats._degrees import parse_number
+from hereish.traces.formats._time_numbers import TIME_UNITS, number_time, numbers_us
+from hereish.traces.formats._time_texts import parse_time_text
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-# Numbers are Unix times; whoever counts milliseconds has larger ones than seconds can be.
-_SECONDS_BELOW, _MILLIS_BELOW = 1e11, 1e14
-_COMPACT = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])", re.ASCII)
+# A date, and a time if there is one, although it could be a number.
+_COMPACT = re.compile(
+    r"(19|20)\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])([0-2]\d[0-5]\d[0-5]\d)?", re.ASCII
+)
+_DECIMAL_COMMA = re.compile(r"\d+,\d+", re.ASCII)
+_TRIAL = datetime(2025, 12, 31, 23, 58, 59)  # noqa: DTZ001  # only its parts matter
+
+
+def check_time_format(text: str | None) -> None:
+    """Refuse a format by which no time could be read, before anything is."""
+    if text is None or text in TIME_UNITS:
+        return
+    try:
+        again = datetime.strptime(_TRIAL.strftime(text), text)  # noqa: DTZ007  # as above
+    except ValueError:
+        again = None
+    if again is None or again.date() != _TRIAL.date():
+        raise ParameterError(
+            f"the time format must be one of {', '.join(TIME_UNITS)}, or a format of strptime with "
+            f"day, month and year such as '%d/%m/%Y %H:%M:%S', found {text!r}"
+        )
 
 
 class TimeParser:
@@ -29,28 +51,39 @@ class TimeParser:
     and most others of the file have an offset, it is a fault: it may be in any zone.
     """
 
-    def __init__(self, zone: ZoneInfo | None = None) -> None:
+    def __init__(self, zone: ZoneInfo | None = None, time_format: str | None = None) -> None:
         self._zone = zone
+        check_time_format(time_format)
+        self._unit = time_format if time_format in TIME_UNITS else None
+        self._format = None if self._unit else time_format
         self._rows = 0  # since the last batch
         self._local: list[range] = []  # those of them without an offset
         self._counts = [0, 0]  # rows of the file without an offset, and with one
         self._at_fault: bool | None = None  # whether those without, in earlier batches, were
 
+    @property
+    def zone(self) -> ZoneInfo | None:
+        """That of texts without an offset, if it was given."""
+        return self._zone
+
+    @property
+    def unit(self) -> str | None:
+        """What numbers count, if that was given."""
+        return self._unit
+
+    @property
+    def plain(self) -> bool:
+        """Whether no format was given, so that texts are tried as ISO 8601 first."""
+        return self._format is None and self._unit is None
+
     def parse(self, value: Any) -> int | Fault:
         """The time of the next row as text or a number, or what is wrong with it."""
         self._rows += 1
-        if isinstance(value, str) and _COMPACT.fullmatch(value.strip()):
-            return self._parse_text(value)  # a date, although it could be a number
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            return self._parse_text(value)
-        except OverflowError:
-            return Fault.TIME
-        size = abs(number)
-        if not size < _MILLIS_BELOW:  # NaN is not
-            return Fault.TIME
-        return round(number * (1e6 if size < _SECONDS_BELOW else 1e3))
+        if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+            return self._parse_number(value)
+        if not isinstance(value, str):
+            return self._moment_us(value) if isinstance(value, datetime) else Fault.TIME
+        return self._parse_text(value.strip())
 
     def parse_all(self, moments: Sequence[datetime]) -> Ints | None:
         """The times of the next rows, if all or none of them have an offset; otherwise None."""
@@ -63,6 +96,30 @@ class TimeParser:
         self._rows += len(moments)
         epoch = EPOCH.replace(tzinfo=None) if True in local else EPOCH
         return np.array([(moment - epoch) // _MICROSECOND for moment in moments], dtype=np.int64)
+
+    def count(self, known: Bools, *, local: bool | None) -> None:
+        """Count the next rows, whose times, where `known`, have been read elsewhere.
+
+        All have no offset if `local`, all have one if not, and None stands for numbers.
+        """
+        if local and known.any():
+            rows = np.flatnonzero(known) + self._rows
+            ends = np.append(np.flatnonzero(np.diff(rows) != 1), len(rows) - 1)
+            begins = np.append(0, ends[:-1] + 1)
+            stretches = zip(rows[begins].tolist(), rows[ends].tolist(), strict=True)
+            self._local += [range(first, last + 1) for first, last in stretches]
+        if local is not None:
+            self._counts[not local] += int(np.count_nonzero(known))
+        self._rows += len(known)
+
+    def parse_numbers(self, numbers: Floats) -> Ints | None:
+        """The times of the next rows, which are numbers, if all can be read; otherwise None."""
+        if self._format is not None:
+            return None
+        at_us = numbers_us(numbers, self._unit)
+        if at_us is not None:
+            self._rows += len(numbers)
+        return at_us
 
     def mark_missing_offsets(self, fault: Faults) -> None:
         """At the end of a batch: mark times without an offset, if most of the file have one."""
@@ -80,9 +137,32 @@ class TimeParser:
             rows = np.concatenate([np.arange(part.start, part.stop) for part in local])
             fault[rows[fault[rows] == Fault.NONE]] = Fault.ZONE
 
-    def _parse_text(self, value: Any) -> int | Fault:
+    def _parse_number(self, number: float | Decimal) -> int | Fault:
+        if self._format is not None:
+            return Fault.TIME
         try:
-            moment = datetime.fromisoformat(value.strip())
+            time = number_time(float(number), self._unit)
+        except OverflowError:
+            return Fault.TIME
+        return self._moment_us(time) if isinstance(time, datetime) else time
+
+    def _parse_text(self, text: str) -> int | Fault:
+        if self._format is not None:
+            try:
+                moment = datetime.strptime(text, self._format)  # noqa: DTZ007  # see _moment_us
+            except ValueError:
+                return Fault.TIME
+            return self._moment_us(moment)
+        if is_number_of_time(text) or self._unit is not None:
+            number = parse_number(
+                text.replace(",", ".") if _DECIMAL_COMMA.fullmatch(text) else text
+            )
+            return Fault.TIME if number is None else self._parse_number(number)
+        time = parse_time_text(text)
+        return time if isinstance(time, Fault) else self._moment_us(time)
+
+    def _moment_us(self, moment: datetime) -> int | Fault:
+        try:
             if moment.utcoffset() is None:
                 self._local.append(range(self._rows - 1, self._rows))
                 self._counts[False] += 1
@@ -90,8 +170,15 @@ class TimeParser:
             else:
                 self._counts[True] += 1
             return (moment - EPOCH) // _MICROSECOND
-        except (AttributeError, TypeError, OverflowError, ValueError):
-            return Fault.TIME  # or beyond the years that can be counted
+        except (OverflowError, ValueError):
+            return Fault.TIME  # beyond the years that can be counted
+
+
+def is_number_of_time(text: str) -> bool:
+    """Whether a time is a number, and not a date that is written with digits alone."""
+    if _COMPACT.fullmatch(text):
+        return False
+    return parse_number(text) is not None or _DECIMAL_COMMA.fullmatch(text) is not None
 
 
 def format_utc(at_us: Ints) -> list[str]:

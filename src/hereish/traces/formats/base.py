@@ -18,6 +18,7 @@ from typing import BinaryIO, TypeAlias, cast
 
 from hereish.errors import ParameterError
 from hereish.traces.columns import Columns, Layout
+from hereish.traces.formats._archive import open_member
 from hereish.traces.guarantee import GuaranteeMetadata
 from hereish.traces.table import ReleasedRows, RowBatch
 
@@ -30,23 +31,47 @@ class Source:
     format: Format
     below: Path  # its name below the folder it was found in
     number: int | None = None  # among the sources, from 1; None if it is the only one
+    # Inside an archive: its name there, after those of the archives in between.
+    members: tuple[str, ...] = ()
+    member_bytes: int = 0  # its size in the archive
 
     @property
     def name(self) -> str:
-        return "standard input" if self.path is None else str(self.path)
+        if self.path is None:
+            return "standard input"
+        return ": ".join([str(self.path), *self.members])
+
+    @property
+    def location(self) -> Path | None:
+        """The path, as if archives were folders; None for standard input."""
+        return self.path and self.path.joinpath(*self.members)
 
     @property
     def size(self) -> int:
         """In bytes, for progress; 0 if unknown."""
+        if self.members:
+            return self.member_bytes
         return 0 if self.path is None else self.path.stat().st_size
 
     def open(self) -> BinaryIO:
         """The bytes of the file, decompressed if its name ends in .gz."""
         if self.path is None:
             return sys.stdin.buffer
-        if self.path.suffix == ".gz":
-            return cast("BinaryIO", gzip.open(self.path, "rb"))
-        return self.path.open("rb")
+        file = open_member(self.path, self.members) if self.members else self.path.open("rb")
+        if not self.below.name.lower().endswith(".gz"):
+            return file
+        # Of its own file object, unlike gzip.open with one, so that closing closes both.
+        return cast("BinaryIO", _GzipFile(file))
+
+
+class _GzipFile(gzip.GzipFile):
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(fileobj=file, mode="rb")
+        self._packed = file
+
+    def close(self) -> None:
+        super().close()
+        self._packed.close()
 
 
 class Writer(ABC):
@@ -77,9 +102,13 @@ class Format:
     name: str  # as --format and --to have it
     extensions: tuple[str, ...]  # the first is given to the files that are written
     read: Reader
-    open_writer: OpenWriter
+    open_writer: OpenWriter | None = None  # None: it is read and not written
     # Of the files with its extensions that are found in a folder: which of them are data.
     is_data_file: Callable[[Path], bool] = _any_file
+    # Whether the first bytes of a file are of this format, where others have its extensions too.
+    sniff: Callable[[bytes], bool] | None = None
+    # Extensions of others, under which a file is of this format if `sniff` says so.
+    sniffed_extensions: tuple[str, ...] = ()
     # For formats that are a folder with a file per user or trace: the file's path below it.
     path_in_folder: Callable[[object | None, object | None], str] | None = None
     # The guarantee that a file contains. None: it cannot be read back from the file.
@@ -87,6 +116,7 @@ class Format:
     sidecar: bool = False  # the guarantee is written to a file beside it: it has no place for it
     compressed: bool = False  # it compresses what is in it, so .gz is refused
     reads_ahead: bool = False  # reading it leaves the interpreter free, so a thread pays off
+    columns: bool = False  # places and times are in columns, which options name
     line_word: str = "line"  # what the `line` of a row counts, for error messages
 
 

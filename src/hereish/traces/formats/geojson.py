@@ -9,9 +9,9 @@ the trace 0 of their user.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import itertools
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
@@ -20,9 +20,18 @@ import numpy as np
 
 from hereish.errors import ParameterError
 from hereish.traces.columns import Columns, Layout, describe_names
-from hereish.traces.faults import Fault, UnreadableFileError
+from hereish.traces.faults import (
+    Fault,
+    NoPointsError,
+    UnreadableFileError,
+    damaged_file,
+    empty_file,
+    no_times,
+)
 from hereish.traces.formats._bbox import BoundingBox
-from hereish.traces.formats._bytes import SourceBytes, check_not_utf16
+from hereish.traces.formats._bytes import SourceBytes
+from hereish.traces.formats._encodings import mixed_encodings, utf16_encoding
+from hereish.traces.formats._json_kinds import json_kind
 from hereish.traces.formats._markup import (
     BLOCK_BYTES,
     ROWS,
@@ -35,6 +44,7 @@ from hereish.traces.formats._markup import (
     json_values,
     merge_file,
 )
+from hereish.traces.formats._places import parse_position
 from hereish.traces.formats._times import TimeParser, format_utc
 from hereish.traces.formats.base import Format, Source, Writer
 from hereish.traces.guarantee import GuaranteeMetadata
@@ -44,6 +54,7 @@ _POINT, _LINE, _LINES = "Point", "LineString", "MultiLineString"
 _GEOMETRIES = (_POINT, "MultiPoint", _LINE, _LINES, "Polygon", "MultiPolygon", "GeometryCollection")
 _WGS84 = re.compile(r"(urn:ogc:def:crs:)?(OGC:([\d.]*:)?CRS84|EPSG:([\d.]*:)?4326)", re.IGNORECASE)
 _LISTS = {"kind": "kinds", "cost": "costs"}  # their names in a line, where they are lists
+_TIMES = ("coordTimes", "times", "datetimes")  # lists of times, one per position
 # Errors list names of properties, but none that looks like a coordinate.
 _PLACE = re.compile(r"\d[.,]\d\d|\d{5}")
 
@@ -57,40 +68,58 @@ class _Feature(NamedTuple):
 
 def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
     """The points of all features; the `line` of a row is the number of its feature."""
-    features = list(_parse_features(_parse(source)))
+    features = list(_parse_features(parse_json(source)))
     reader = _FeatureReader(features, columns)
+    features_with_places = any(feature.shape is not None for feature in features)
     all_rows = (row for feature in features for row in reader.rows(feature))
     batches = []
     while rows := list(itertools.islice(all_rows, ROWS)):
         batches.append(reader.batch(rows, rows[-1].line / len(features)))
     if not batches:
-        raise UnreadableFileError("it has no points")
+        raise NoPointsError("it has no points")
+    if features_with_places and not reader.any_time:
+        raise no_times()
     yield merge_file(batches, reader.times)
 
 
-def _parse(source: Source) -> Any:
+def parse_json(source: Source) -> Any:
+    """The JSON of a file that is read as a whole."""
     with SourceBytes(source) as file:
         data = b"".join(file.blocks(BLOCK_BYTES))
     if not data.strip():
-        raise UnreadableFileError("it is empty")
-    check_not_utf16(data)
+        raise empty_file("a FeatureCollection of features with times")
+    encoding = utf16_encoding(data)
+    if encoding is not None:
+        data = _as_utf8(data, encoding)
     # These errors hold the text of the file, so nothing is raised while they are handled.
     try:
         return json.loads(
             data.removeprefix(codecs.BOM_UTF8).decode(), parse_constant=_ignore_constant
         )
     except UnicodeDecodeError as error:
-        problem = UnreadableFileError("it is not UTF-8", data.count(b"\n", 0, error.start) + 1)
+        problem = UnreadableFileError(
+            "it is not UTF-8",
+            data.count(b"\n", 0, error.start) + 1,
+            expected="JSON in UTF-8 or UTF-16",
+            remedy="save it as UTF-8",
+        )
     except json.JSONDecodeError as error:
         early = not error.doc[error.pos :].strip()
-        problem = UnreadableFileError(
-            "it ends too early" if early else "its JSON is broken", error.lineno
+        problem = damaged_file(
+            "it ends too early" if early else "its JSON is broken", "JSON", error.lineno
         )
     except RecursionError:
-        problem = UnreadableFileError("it is nested too deeply")
+        problem = damaged_file("it is nested too deeply", "GeoJSON or MF-JSON")
     except ValueError:  # Python's limit for digits
-        problem = UnreadableFileError("one of its numbers is too long")
+        problem = damaged_file("one of its numbers is too long", "degrees and times")
     raise problem
+
+
+def _as_utf8(data: bytes, encoding: str) -> bytes:
+    # The error of a failed decoding holds the text, so nothing is raised while it is handled.
+    with contextlib.suppress(UnicodeError):
+        return data.decode(encoding).encode()
+    raise mixed_encodings()
 
 
 def _ignore_constant(_: str) -> None:
@@ -101,22 +130,37 @@ def _parse_features(top: Any) -> Iterator[_Feature]:
     kind = top.get("type") if isinstance(top, dict) else None
     if kind in _GEOMETRIES:
         raise UnreadableFileError(
-            "it is a geometry alone, which has no times; make it a Feature with times"
+            "it is a geometry alone, which has no times",
+            expected="a Feature with times, or a FeatureCollection",
+            remedy="export it with times",
         )
     if kind not in ("FeatureCollection", "Feature"):
-        raise UnreadableFileError("it is not GeoJSON")
-    if "crs" in top and not _is_wgs84(top["crs"]):
         raise UnreadableFileError(
-            "its crs is not WGS 84 longitude and latitude, as GeoJSON requires"
+            "it is not GeoJSON, nor JSON of another kind that is read",
+            expected="GeoJSON, MF-JSON, Google's location history, or a list of objects with a "
+            "place and a time each",
+            remedy="export it as one of these",
+        )
+    if "crs" in top and not is_wgs84(top["crs"]):
+        raise UnreadableFileError(
+            "its crs is not WGS 84 longitude and latitude",
+            expected="WGS 84, as GeoJSON requires",
+            remedy="convert it first: ogr2ogr -t_srs EPSG:4326 out.geojson in.geojson",
         )
     features = [top] if kind == "Feature" else top.get("features")
     if not isinstance(features, list):
-        raise UnreadableFileError("it is a FeatureCollection without features")
+        raise without_features()
     for number, feature in enumerate(features, start=1):
         yield _parse_feature(number, feature)
 
 
-def _is_wgs84(crs: Any) -> bool:
+def without_features() -> UnreadableFileError:
+    """Of a FeatureCollection whose features are no list."""
+    return damaged_file("it is a FeatureCollection without features", "a list of features")
+
+
+def is_wgs84(crs: Any) -> bool:
+    """Whether a `crs` is longitude and latitude in WGS 84."""
     properties = crs.get("properties") if isinstance(crs, dict) else None
     name = properties.get("name") if isinstance(properties, dict) else None
     return isinstance(name, str) and _WGS84.fullmatch(name) is not None
@@ -154,7 +198,8 @@ class _FeatureReader:
             numbered=lines and self._trace is None,
             lines=lines,
         )
-        self.times = TimeParser(columns.zone)
+        self.times = TimeParser(columns.zone, columns.time_format)
+        self.any_time = False
         self._keep = columns.keep
         layout = self._layout
         reserved = ("coordTimes", *_LISTS.values()) if lines else ()
@@ -206,7 +251,7 @@ class _FeatureReader:
 
     def _times(self, known: Mapping[str, Any]) -> object:
         nested = known.get("coordinateProperties")
-        candidates = [known.get(name) for name in (self._time or "", "coordTimes", "times")]
+        candidates = [known.get(name) for name in (self._time or "", *_TIMES)]
         candidates.append(nested.get("times") if isinstance(nested, dict) else None)
         return next((times for times in candidates if isinstance(times, list)), None)
 
@@ -214,10 +259,11 @@ class _FeatureReader:
         self, position: Any, time: Any
     ) -> tuple[int | Fault, float | None, float | None]:
         known = isinstance(time, (str, int, float)) and not isinstance(time, bool)
+        self.any_time |= known
         at = self.times.parse(time if known else None)
         if not isinstance(position, list) or len(position) < 2:
             return Fault.LINE, None, None
-        return at, _parse_number(position[1]), _parse_number(position[0])
+        return at, *parse_position(position)
 
 
 def _property_names(features: Iterable[_Feature], columns: Columns) -> list[str]:
@@ -236,16 +282,6 @@ def _pair(places: Any, times: Any) -> list[tuple[Any, Any]]:
     return list(zip(places, times, strict=True))
 
 
-def _parse_number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
 def _parse_user(value: Any) -> str | int | None:
     """A user's id as given, None if it is not an id."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
@@ -262,7 +298,7 @@ def _spread(value: Any, positions: int) -> list[Any]:
 
 def read_guarantee(source: Source) -> GuaranteeMetadata | None:
     """The guarantee in a file that was written here; None if there is none."""
-    top = _parse(source)
+    top = parse_json(source)
     return GuaranteeMetadata.from_dict(top.get("hereish") if isinstance(top, dict) else None)
 
 
@@ -271,12 +307,18 @@ def open_writer(file: BinaryIO, layout: Layout, guarantee: GuaranteeMetadata) ->
     return (_LineWriter if layout.lines else _PointWriter)(file, layout, guarantee)
 
 
+def sniff(head: bytes) -> bool:
+    """Whether a .json file begins like GeoJSON; or like no JSON at all, which will be an error."""
+    return json_kind(head) in ("geojson", "none")
+
+
 FORMAT = Format(
     name="geojson",
     extensions=(".geojson", ".json"),
     read=read,
     open_writer=open_writer,
     read_guarantee=read_guarantee,
+    sniff=sniff,
     line_word="feature",
 )
 

@@ -13,10 +13,10 @@ import numpy as np
 from hereish.core.types import Ints
 from hereish.errors import ParameterError
 from hereish.traces.columns import Columns, Layout
-from hereish.traces.faults import UnreadableFileError
+from hereish.traces.faults import NoPointsError, UnreadableFileError, empty_file
 from hereish.traces.formats._bytes import SourceBytes
 from hereish.traces.formats._text import FieldPositions, batches_of_fields, read_lines
-from hereish.traces.formats._times import format_utc
+from hereish.traces.formats._times import TimeParser, format_utc
 from hereish.traces.formats.base import Format, Source, Writer
 from hereish.traces.guarantee import GuaranteeMetadata
 from hereish.traces.names import safe_file_name
@@ -41,8 +41,9 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
     user, trace = _user(source), _trace(source)
     with SourceBytes(source) as file:
         rows = _read_rows(read_lines(file))
-        if_empty = "it has a header and no points"
-        for batch in batches_of_fields(rows, fields, _GMT, Layout(), file.done, if_empty):
+        if_empty = NoPointsError("it has a header and no points")
+        times, layout = TimeParser(_GMT), Layout(public_traces=True)  # names of files are public
+        for batch in batches_of_fields(rows, fields, times, layout, file.done, if_empty):
             yield dataclasses.replace(
                 batch, user=_constant_id(user, batch), trace=_constant_id(trace, batch)
             )
@@ -51,9 +52,14 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
 def _read_rows(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
     first = next(lines, None)
     if first is None:
-        raise UnreadableFileError("it is empty")
+        raise empty_file("a GeoLife file")
     if not first.lower().startswith("geolife trajectory"):
-        raise UnreadableFileError("it is no GeoLife file: those begin with 'Geolife trajectory'", 1)
+        raise UnreadableFileError(
+            "it is no GeoLife file",
+            1,
+            expected="the line 'Geolife trajectory'",
+            remedy="name its format with --format",
+        )
     for line, text in enumerate(lines, 2):
         if line > HEADER_LINES and (bare := text.rstrip()):
             row = "T".join(bare.rsplit(",", 1)).split(",")  # date and time are one
@@ -63,16 +69,16 @@ def _read_rows(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _user(source: Source) -> str | None:
-    if source.path is None:
+    if source.location is None:
         return None
-    folder = source.path.absolute().parent
+    folder = source.location.absolute().parent
     if ".." in folder.parts:
         folder = folder.resolve()
     return folder.parent.name or None if folder.name == "Trajectory" else None
 
 
 def _trace(source: Source) -> str | None:
-    return None if source.path is None else PurePath(source.path.name.removesuffix(".gz")).stem
+    return None if source.path is None else PurePath(source.below.name.removesuffix(".gz")).stem
 
 
 def _constant_id(identity: str | None, batch: RowBatch) -> Ids | None:

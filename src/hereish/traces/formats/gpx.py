@@ -6,61 +6,70 @@ here have users and traces in elements of a namespace of their own, which are re
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from decimal import Decimal
-from typing import BinaryIO
+from collections.abc import Iterator
+from typing import BinaryIO, TypeAlias
 from xml.parsers import expat
 
 import numpy as np
 
 from hereish.errors import ParameterError
 from hereish.traces.columns import Columns, Layout
-from hereish.traces.faults import UnreadableFileError
-from hereish.traces.formats._bbox import BoundingBox
+from hereish.traces.faults import Fault, NoPointsError, UnreadableFileError, empty_file, no_times
 from hereish.traces.formats._bytes import SourceBytes
+from hereish.traces.formats._degrees import parse_all_degrees, parse_number
+from hereish.traces.formats._gpx_writer import NAMESPACE as NAMESPACE
+from hereish.traces.formats._gpx_writer import TrackWriter
 from hereish.traces.formats._markup import (
     BLOCK_BYTES,
     ROWS,
-    Row,
-    TraceGroups,
-    batch_from_rows,
+    RowColumns,
+    batch_from_columns,
     check_keep,
     merge_file,
 )
-from hereish.traces.formats._text import parse_number
-from hereish.traces.formats._times import TimeParser, format_utc
+from hereish.traces.formats._text import parse_times
+from hereish.traces.formats._times import TimeParser
+from hereish.traces.formats._xml import (
+    EARLY,
+    broken_xml,
+    declares_type,
+    ends_early,
+    other_root,
+    unknown_encoding,
+)
 from hereish.traces.formats.base import Format, Source, Writer
 from hereish.traces.guarantee import GuaranteeMetadata
-from hereish.traces.table import ReleasedRows, RowBatch
+from hereish.traces.table import RowBatch
 
-NAMESPACE = "urn:hereish:gpx:1"
 _POINT = ["gpx", "trk", "trkseg", "trkpt"]
 _IDS = ["gpx", "trk", "extensions"]
+_NAME = ["gpx", "trk", "name"]
+_WAYPOINT, _ROUTE = ["gpx", "wpt"], ["gpx", "rte"]
+_TRACKS = "tracks of points that have a <time> each"
 _DEEPEST = 4  # nothing that is read outside of points is deeper than this
-_EARLY = {
-    expat.errors.codes[error]
-    for error in (
-        expat.errors.XML_ERROR_NO_ELEMENTS,
-        expat.errors.XML_ERROR_UNCLOSED_TOKEN,
-        expat.errors.XML_ERROR_UNCLOSED_CDATA_SECTION,
-        expat.errors.XML_ERROR_PARTIAL_CHAR,
-    )
-}
-_HEAD = (
-    '<?xml version="1.0" encoding="UTF-8"?>\n'
-    '<gpx version="1.1" creator="hereish" xmlns="http://www.topografix.com/GPX/1/1" '
-    f'xmlns:hereish="{NAMESPACE}">\n'
-)
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# White space too, or a parser would normalise it.
-_ESCAPES = str.maketrans({c: f"&#{ord(c)};" for c in '&<>"\t\n\r'})
+_UNBOUND_PREFIX = expat.errors.codes[expat.errors.XML_ERROR_UNBOUND_PREFIX]
 
 
 def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
     """The points of all tracks; the names in `columns` do not apply, except those of `keep`."""
-    reader = _TrackReader(columns)
+    reader, batches, problem = _read_tracks(source, columns, namespaces=True)
+    if reader.unbound_prefix and source.path is not None:
+        # A prefix that nothing declares: read without namespaces, as most programs do.
+        reader, batches, problem = _read_tracks(source, columns, namespaces=False)
+    if problem is None and not reader.any_time:
+        raise no_times()
+    if batches:
+        yield merge_file(batches, reader.times)
+    if problem is not None:
+        raise problem
+    reader.check_kept()
+
+
+def _read_tracks(
+    source: Source, columns: Columns, *, namespaces: bool
+) -> tuple[_TrackReader, list[RowBatch], UnreadableFileError | None]:
+    """All that can be read of a file, and why the rest cannot."""
+    reader = _TrackReader(columns, namespaces=namespaces)
     problem = None
     batches = []  # all of them, as tracks are numbered by what is in them
     try:
@@ -77,11 +86,7 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
             batches.append(reader.take_batch(1.0))
     except UnreadableFileError as error:
         problem = error
-    if batches:
-        yield merge_file(batches, reader.times)
-    if problem is not None:
-        raise problem
-    reader.check_kept()
+    return reader, batches, problem
 
 
 def read_guarantee(source: Source) -> GuaranteeMetadata | None:
@@ -102,30 +107,41 @@ def read_guarantee(source: Source) -> GuaranteeMetadata | None:
         window=settings.get("window", "none"),
         time_zone=settings.get("time-zone"),
         prior=settings.get("prior"),
+        every_s=_parse_optional(settings.get("every-s")),
     )
+
+
+# A point's line, the texts of its latitude, longitude and time, its user, its trace, what is kept.
+_Point: TypeAlias = tuple[int, str, str, str, str | None, str | int, list[str | None]]
 
 
 class _TrackReader:
     """Collects points while the XML parser goes through the file."""
 
-    def __init__(self, columns: Columns) -> None:
-        self.rows: list[Row] = []
+    def __init__(self, columns: Columns, *, namespaces: bool = True) -> None:
+        self.rows: list[_Point] = []
+        self.unbound_prefix = False
         self.metadata: dict[str, str] = {}
         self.guarantee: dict[str, str] | None = None
         self._keep = columns.keep
         self._kept: set[str] = set()  # those of them that some point had
         check_keep(self._keep, ("user", "trace", "time", "lat", "lon"))
-        self.times = TimeParser(columns.zone)
+        self._wanted = {"time", "type", *self._keep}  # elements inside of points
+        self._keep_names = columns.keep_trace_names is True
+        self.times = TimeParser(columns.zone, columns.time_format)
         self._has_users: bool | None = None  # None until the first batch
         self._blank = True
+        self.any_time = False
         self._path: list[str] = []
         self._tracks = 0
+        self._waypoints = self._routes = 0
         self._track: dict[str, str] = {}  # its ids
         self._point: dict[str, str] | None = None  # its texts, while the parser is inside it
-        self._place: tuple[int, float | None, float | None] = (0, None, None)
+        self._place: tuple[int, str, str] = (0, "", "")
         self._recording: tuple[int, dict[str, str], str] | None = None  # depth, and where it goes
         self._text: list[str] = []
-        self._parser = expat.ParserCreate(namespace_separator=" ")
+        self._namespaces = namespaces
+        self._parser = expat.ParserCreate(namespace_separator=" " if namespaces else None)
         self._parser.buffer_text = True
         self._parser.StartDoctypeDeclHandler = self._doctype
         self._parser.StartElementHandler = self._start
@@ -141,32 +157,60 @@ class _TrackReader:
     def close(self) -> None:
         """The end of the file."""
         if self._blank:
-            raise UnreadableFileError("it is empty")
+            raise empty_file(_TRACKS)
         self.feed(b"", last=True)
         if not self.rows and self._has_users is None:
-            raise UnreadableFileError("it has no track points")
+            raise self._no_tracks()
+
+    def _no_tracks(self) -> NoPointsError:
+        """Waypoints and routes are places that somebody chose, not where somebody was."""
+        others = {"waypoint": self._waypoints, "route": self._routes}
+        some = " and ".join(
+            f"{count:,} {name}{'' if count == 1 else 's'}"
+            for name, count in others.items()
+            if count
+        )
+        reason = f", but {some}: places that were marked or planned, not where somebody was when"
+        return NoPointsError(
+            f"it has no track points{reason if some else ''}",
+            expected=_TRACKS,
+            remedy="leave this file out, or export the track itself",
+        )
 
     def check_kept(self) -> None:
         """After the last batch: raises if a column to keep was never there."""
         missing = [name for name in self._keep if name not in self._kept]
         if missing:
-            raise ParameterError(f"its points have no {missing[0]!r} to keep")
+            raise ParameterError(
+                f"its points have no {missing[0]!r} to keep: leave out --keep {missing[0]}"
+            )
 
     def take_batch(self, done: float) -> RowBatch:
-        rows, self.rows = self.rows, []
-        with_user = next((row for row in rows if row.user is not None), None)
+        line, lats, lons, times, user, trace, kept = zip(*self.rows, strict=True)
+        self.rows = []
+        with_user = next(
+            (at for at, name in zip(line, user, strict=True) if name is not None), None
+        )
         if self._has_users is None:
             self._has_users = with_user is not None
         if with_user is not None and not self._has_users:
             raise UnreadableFileError(
-                "this track has a user, and those before it have none", with_user.line
+                "this track has a user, and those before it have none",
+                with_user,
+                expected="a user in each track or in none",
+                remedy="name them all, or make each file a user with --user @file",
             )
         for i, name in enumerate(self._keep):
-            if any(row.kept[i] is not None for row in rows):
+            if any(values[i] is not None for values in kept):
                 self._kept.add(name)
-        return batch_from_rows(
-            rows, self._keep, Layout(numbered=True), has_users=self._has_users, done=done
-        )
+        at_us, fault = parse_times(times, self.times)
+        lat, lon = parse_all_degrees(lats, "lat"), parse_all_degrees(lons, "lon")
+        fault[(fault == Fault.NONE) & np.isnan(lat)] = Fault.LAT
+        fault[(fault == Fault.NONE) & np.isnan(lon)] = Fault.LON
+        # Ids are those of an output of ours, or names that were asked for.
+        layout = Layout(numbered=True, public_traces=True)
+        rows = RowColumns(line, at_us, lat, lon, fault, user, trace, kept)
+        return batch_from_columns(rows, self._keep, layout, has_users=self._has_users, done=done)
 
     def _problem(self, block: bytes, last: bool) -> UnreadableFileError | None:
         try:
@@ -174,37 +218,41 @@ class _TrackReader:
         except UnreadableFileError as problem:
             return problem
         except expat.ExpatError as error:
-            broken = f"its XML is broken: {expat.ErrorString(error.code)}"
-            return UnreadableFileError(
-                "it ends too early" if error.code in _EARLY else broken, error.lineno
-            )
+            self.unbound_prefix = error.code == _UNBOUND_PREFIX
+            if error.code in EARLY:
+                return ends_early("a file that ends with </gpx>", error.lineno)
+            return broken_xml(error)
         except (LookupError, ValueError):
-            return UnreadableFileError("it is in an encoding that is not read; save it as UTF-8")
+            return unknown_encoding()
         return None
 
     def _doctype(self, *_: object) -> None:
-        line = self._parser.CurrentLineNumber
-        raise UnreadableFileError("it declares a document type, which is refused", line)
+        raise declares_type("GPX", self._parser.CurrentLineNumber)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         space, _, local = name.rpartition(" ")
+        if not self._namespaces:
+            local = local.rpartition(":")[2]
         path = self._path
         path.append(local)
         if self._point is not None:
-            self._child(self._point, space, local, attributes)
+            if space == NAMESPACE or local in self._wanted:
+                self._child(self._point, space, local, attributes)
         elif path == _POINT:
-            line = self._parser.CurrentLineNumber
-            self._place = (
-                line,
-                _parse_optional(attributes.get("lat")),
-                _parse_optional(attributes.get("lon")),
-            )
+            get = attributes.get
+            self._place = (self._parser.CurrentLineNumber, get("lat", ""), get("lon", ""))
             self._point = {}
         elif path == _POINT[:2]:
             self._tracks += 1
             self._track = {}
+        elif path == _WAYPOINT:
+            self._waypoints += 1
+        elif path == _ROUTE:
+            self._routes += 1
         elif len(path) > _DEEPEST:
             return
+        elif self._keep_names and path == _NAME:
+            self._record(self._track, "name")
         elif space == NAMESPACE and path[:-1] == _IDS and local in ("user", "trace"):
             self._record(self._track, local)
         elif path == ["gpx", "metadata", "desc"]:
@@ -212,7 +260,7 @@ class _TrackReader:
         elif space == NAMESPACE and path == ["gpx", "metadata", "extensions", "promise"]:
             self.guarantee = attributes
         elif len(path) == 1 and local != "gpx":
-            raise UnreadableFileError("it is not GPX", self._parser.CurrentLineNumber)
+            raise other_root("gpx", "GPX", self._parser.CurrentLineNumber)
 
     def _child(
         self, point: dict[str, str], space: str, local: str, attributes: dict[str, str]
@@ -235,23 +283,26 @@ class _TrackReader:
             self._text.append(text)
 
     def _end(self, _: str) -> None:
-        depth = len(self._path)
+        path = self._path
+        depth = len(path)
         if self._recording is not None and depth == self._recording[0]:
             self._recording[1].setdefault(self._recording[2], "".join(self._text))
             self._recording = None
-        if self._point is not None and depth == len(_POINT):
-            self.rows.append(self._row(self._point))
+        if depth == len(_POINT) and self._point is not None:
+            self.rows.append(self._finished(self._point))
             self._point = None
-        self._path.pop()
+        path.pop()
 
-    def _row(self, point: Mapping[str, str]) -> Row:
-        line, lat, lon = self._place
-        at = self.times.parse(point.get("time", ""))
-        user = self._track.get("user", "")
-        trace = self._track.get("trace", "")
+    def _finished(self, point: dict[str, str]) -> _Point:
+        track = self._track
+        self.any_time = self.any_time or "time" in point
+        user, trace = None, ""
+        if track:
+            user = track.get("user", "")
+            user = user if user.strip() else None
+            trace = track.get("trace", "") or track.get("name", "").strip()
         kept = [point.get(name) for name in self._keep]
-        who = user if user.strip() else None
-        return Row.parsed(line, at, lat, lon, who, trace or self._tracks, kept)
+        return (*self._place, point.get("time", ""), user, trace or self._tracks, kept)
 
 
 def _parse_optional(text: str | None) -> float | None:
@@ -263,7 +314,7 @@ def open_writer(file: BinaryIO, layout: Layout, guarantee: GuaranteeMetadata) ->
 
     The rows stay in memory until the end, where each user's trace becomes a track.
     """
-    return _TrackWriter(file, guarantee)
+    return TrackWriter(file, guarantee)
 
 
 FORMAT = Format(
@@ -273,93 +324,3 @@ FORMAT = Format(
     open_writer=open_writer,
     read_guarantee=read_guarantee,
 )
-
-
-class _TrackWriter(Writer):
-    def __init__(self, file: BinaryIO, guarantee: GuaranteeMetadata) -> None:
-        self._file = file
-        self._guarantee = guarantee
-        self._groups = TraceGroups()
-        self._bbox = BoundingBox()
-
-    def write(self, rows: ReleasedRows) -> None:
-        # 180 and -180 are the same meridian, and the schema allows only the latter.
-        rows = replace(rows, lon=np.where(rows.lon == 180.0, -180.0, rows.lon))
-        self._groups.add(rows)
-        self._bbox.add(rows.lat, rows.lon)
-
-    def finish(self) -> None:
-        self._write_text(_HEAD + _metadata(self._guarantee, _bounds(self._bbox)))
-        for user, trace, rows in self._groups.groups():
-            self._write_text(f"<trk>{_ids(user, trace)}<trkseg>\n")
-            for begin in range(0, len(rows), ROWS):
-                self._write_text(_points(rows.take(np.arange(begin, min(begin + ROWS, len(rows))))))
-            self._write_text("</trkseg></trk>\n")
-        self._write_text("</gpx>\n")
-        self._file.flush()
-
-    def _write_text(self, text: str) -> None:
-        self._file.write(text.encode())
-
-
-def _metadata(guarantee: GuaranteeMetadata, bounds: str) -> str:
-    settings = {
-        "eps-per-m": guarantee.eps_per_m,
-        "window": guarantee.window,
-        "time-zone": guarantee.time_zone,
-        "private": str(guarantee.private).lower(),
-        "prior": guarantee.prior,
-    }
-    attributes = "".join(
-        f' {name}="{_escape(value)}"' for name, value in settings.items() if value is not None
-    )
-    return (
-        f"<metadata><desc>{_escape(guarantee.statement)}</desc>{bounds}"
-        f"<extensions><hereish:promise{attributes}/></extensions></metadata>\n"
-    )
-
-
-def _bounds(bbox: BoundingBox) -> str:
-    if bbox.sides is None:
-        return ""
-    west, south, east, north = map(_degrees, bbox.sides)
-    return f'<bounds minlat="{south}" minlon="{west}" maxlat="{north}" maxlon="{east}"/>'
-
-
-def _ids(user: object, trace: object) -> str:
-    name = "" if trace is None else f"<name>{_escape(trace)}</name>"
-    ids = "".join(
-        f"<hereish:{role}>{_escape(value)}</hereish:{role}>"
-        for role, value in (("user", user), ("trace", trace))
-        if value is not None
-    )
-    return name + (ids and f"<extensions>{ids}</extensions>")
-
-
-def _points(rows: ReleasedRows) -> str:
-    kept = [f'<hereish:kept name="{_escape(name)}">' for name in rows.kept]
-    values = zip(*rows.kept.values(), strict=True) if kept else [()] * len(rows)
-    columns = (rows.lat.tolist(), rows.lon.tolist(), format_utc(rows.at_us), rows.kind_names())
-    points = []
-    for lat, lon, at, kind, cost, more in zip(*columns, rows.cost.tolist(), values, strict=True):
-        extra = "".join(
-            f"{tag}{_escape(value)}</hereish:kept>"
-            for tag, value in zip(kept, more, strict=True)
-            if value is not None
-        )
-        points.append(
-            f'<trkpt lat="{_degrees(lat)}" lon="{_degrees(lon)}"><time>{at}</time>'
-            f"<type>{kind}</type><extensions><hereish:cost>{cost!r}</hereish:cost>{extra}"
-            "</extensions></trkpt>\n"
-        )
-    return "".join(points)
-
-
-def _degrees(value: float) -> str:
-    """The shortest text of a number, without an exponent, which the schema does not allow."""
-    text = repr(value)
-    return f"{Decimal(text):f}" if "e" in text else text
-
-
-def _escape(value: object) -> str:
-    return _FORBIDDEN.sub("\ufffd", str(value)).translate(_ESCAPES)

@@ -46,6 +46,7 @@ PARQUET = Format(
     read_guarantee=read_guarantee,
     compressed=True,
     reads_ahead=True,
+    columns=True,
     line_word="row",
 )
 GEOPARQUET = replace(

@@ -10,9 +10,10 @@ from zoneinfo import ZoneInfo
 
 from hereish.errors import ParameterError
 from hereish.traces.columns import Columns, Layout
+from hereish.traces.faults import empty_file
 from hereish.traces.formats._bytes import SourceBytes
 from hereish.traces.formats._text import FieldPositions, batches_of_fields, read_lines
-from hereish.traces.formats._times import EPOCH
+from hereish.traces.formats._times import EPOCH, TimeParser
 from hereish.traces.formats.base import Format, Source, Writer
 from hereish.traces.guarantee import GuaranteeMetadata
 from hereish.traces.names import safe_file_name
@@ -29,8 +30,9 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
         raise ParameterError(f"T-Drive files have nothing to keep: {', '.join(columns.keep)}")
     with SourceBytes(source) as file:
         rows = _read_rows(read_lines(file))
-        zone = columns.zone or ZoneInfo("UTC")
-        yield from batches_of_fields(rows, _FIELDS, zone, Layout(), file.done, "it is empty")
+        times = TimeParser(columns.zone or ZoneInfo("UTC"))
+        if_empty = empty_file("lines of user, time, longitude and latitude")
+        yield from batches_of_fields(rows, _FIELDS, times, Layout(), file.done, if_empty)
 
 
 def _read_rows(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:

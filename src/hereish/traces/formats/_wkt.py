@@ -1,0 +1,60 @@
+"""Points in one column of text: WKT, and WKB in hexadecimal digits, as PostGIS and pandas write."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+
+from hereish.core.types import Floats
+
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?"
+_POINT = re.compile(
+    rf"(?:SRID\s*=\s*(?P<srid>\d+)\s*;\s*)?POINT\s*(?:Z|M|ZM)?\s*"
+    rf"\(\s*(?P<x>{_NUMBER})\s+(?P<y>{_NUMBER})(?:\s+{_NUMBER}){{0,2}}\s*\)",
+    re.IGNORECASE | re.ASCII,
+)
+_HEXADECIMAL = re.compile(r"(?:[0-9a-f]{2}){21,}", re.IGNORECASE | re.ASCII)
+_WGS84 = 4326
+_SRID_FLAG = 0x20000000
+_OTHER_FLAGS = 0xC0000000  # altitudes and measures, which follow the place
+_LONGEST = 200  # characters of a single point
+
+
+def parse_points(texts: Sequence[str]) -> tuple[Floats, Floats]:
+    """Latitudes and longitudes; NaN where a text is not a single point of WGS 84."""
+    pairs = np.array([parse_point(text) for text in texts], dtype=np.float64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def parse_point(text: str) -> tuple[float, float]:
+    """The latitude and longitude of a point, which has them the other way round."""
+    text = text.strip()
+    if len(text) > _LONGEST:
+        return math.nan, math.nan
+    match = _POINT.fullmatch(text)
+    if match is not None:
+        if int(match["srid"] or _WGS84) != _WGS84:
+            return math.nan, math.nan
+        return float(match["y"]), float(match["x"])
+    if _HEXADECIMAL.fullmatch(text):
+        return _decode(bytes.fromhex(text))
+    return math.nan, math.nan
+
+
+def _decode(data: bytes) -> tuple[float, float]:
+    order = "<" if data[0] else ">"
+    (kind,) = struct.unpack_from(f"{order}I", data, 1)
+    start, srid = 5, _WGS84
+    if kind & _SRID_FLAG:
+        (srid,) = struct.unpack_from(f"{order}I", data, 5)
+        start = 9
+    if (kind & ~(_SRID_FLAG | _OTHER_FLAGS)) % 1000 != 1 or srid != _WGS84:
+        return math.nan, math.nan
+    if len(data) < start + 16:
+        return math.nan, math.nan
+    x, y = struct.unpack_from(f"{order}dd", data, start)
+    return y, x

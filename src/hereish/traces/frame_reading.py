@@ -1,0 +1,108 @@
+"""Columns of a frame as arrays: places, times and users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from hereish.core.types import Floats, Ints
+from hereish.core.windows import Day
+from hereish.errors import ParameterError, PointError
+from hereish.traces.foreign_errors import replace_foreign_errors
+from hereish.traces.names import canonical_name, name_key
+
+_EXACT = 2.0**53  # from here on a float is not one whole number but several
+
+
+def read_numbers(table: Any, name: str) -> Floats:
+    """A column of coordinates, NaN where there is none."""
+    column = table[name]
+    if not column.dtype.is_numeric():
+        raise ParameterError(f"column {name!r} must hold numbers, found {column.dtype}")
+    if column.dtype.is_integer():  # by hand: casts refuse those beyond 2**53, and quote them
+        pairs = zip(column.to_list(), column.is_null().to_list(), strict=True)
+        values = [np.nan if missing else float(value) for value, missing in pairs]
+        return np.array(values, dtype=np.float64)
+    cast_to: Callable[[], Any] = lambda: column.cast(nw.Float64).to_numpy()  # noqa: E731  # lazy
+    error = PointError(f"column {name!r} holds numbers that cannot be read; nothing was released")
+    return np.asarray(replace_foreign_errors(cast_to, error), dtype=np.float64)
+
+
+def read_times(table: Any, name: str, given_zone: str | None = None) -> tuple[Ints, Floats]:
+    """Each time as a whole number of the column's own unit, to order by, and in seconds."""
+    column = table[name]
+    zone = getattr(column.dtype, "time_zone", None)
+    if given_zone is not None and isinstance(column.dtype, nw.Datetime) and zone is None:
+        Day(given_zone)  # raises with a message if there is no such time zone
+        zone = given_zone
+        naive = column
+        failed = PointError(
+            f"column {name!r} has times that do not exist or exist twice in {zone}, where the "
+            "clocks are changed; give them their offsets; nothing was released"
+        )
+        column = replace_foreign_errors(lambda: naive.dt.replace_time_zone(zone), failed)
+    if not isinstance(column.dtype, nw.Datetime):
+        raise ParameterError(
+            f"column {name!r} must hold times that say their zone, found {column.dtype}; turn them "
+            "into times first, as pandas.to_datetime(..., utc=True) does for texts, and with unit= "
+            "for numbers"
+        )
+    if zone is None:
+        raise ParameterError(
+            f"column {name!r} must hold times that say their zone, found {column.dtype}; "
+            "give them one first with time_zone= (or tz_localize in pandas, dt.replace_time_zone "
+            "in polars)"
+        )
+    error = PointError(f"column {name!r} holds times that cannot be counted; nothing was released")
+    return replace_foreign_errors(lambda: _count_ticks(column), error)
+
+
+def _count_ticks(column: Any) -> tuple[Ints, Floats]:
+    missing = column.is_null().to_numpy()
+    finest = "ns" if column.dtype.time_unit == "ns" else "us"
+    ticks, micros = (
+        column.dt.timestamp(unit).fill_null(0).to_numpy().astype(np.int64)
+        for unit in (finest, "us")
+    )
+    at_s = micros * 1e-6
+    at_s[missing] = np.nan
+    return ticks, at_s
+
+
+def read_users(table: Any, name: str | None) -> tuple[Ints, list[str]]:
+    """A number for each row's user, and the users in the order of their names."""
+    rows = len(table)
+    if name is None:
+        return np.zeros(rows, dtype=np.int64), ["all"]
+    column = table[name]
+    if column.is_null().any():
+        row = int(np.flatnonzero(column.is_null().to_numpy())[0])
+        raise PointError(f"row {row}: it has no {name}; nothing was released")
+    if column.dtype.is_float():
+        column = _as_integers(column, name)
+    if column.dtype == nw.Object:  # a mixture, in which 1 and 1.0 would be two texts
+        different, codes = np.unique(
+            [canonical_name(v) for v in column.to_list()], return_inverse=True
+        )
+    else:
+        texts = column.cast(nw.String).to_numpy().astype(str)
+        different, codes = np.unique(texts, return_inverse=True)
+    names = [canonical_name(user) for user in different]
+    different_users = sorted(set(names), key=name_key)
+    numbers = {user: i for i, user in enumerate(different_users)}
+    table_of = np.array([numbers[user] for user in names], dtype=np.int64)
+    return table_of[codes.reshape(-1)], different_users
+
+
+def _as_integers(column: Any, name: str) -> Any:
+    """Users that were whole numbers until a missing one made them fractions."""
+    values = np.asarray(column.to_numpy(), dtype=np.float64)
+    if not (np.abs(values) < _EXACT).all() or (values != np.round(values)).any():
+        raise ParameterError(
+            f"column {name!r} must hold texts or whole numbers; as fractions, those of 2**53 and "
+            "more have lost digits: read it as integers or texts"
+        )
+    return column.cast(nw.Int64)

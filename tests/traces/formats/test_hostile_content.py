@@ -1,0 +1,92 @@
+"""Files that are made to take all memory or time: refused before they do."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.history_samples import ANDROID, RECORDS, SAMPLES, as_json, sample
+from tests.support.markup_samples import batches, unreadable
+
+ENDLESS = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r)"
+
+
+@pytest.mark.parametrize("opening", ["[", '{"x":'])
+@pytest.mark.parametrize("noise", ["", '"\\\\",', '"]]]]\\"",'])
+def test_json_that_is_nested_without_end_is_refused(
+    tmp_path: Path, opening: str, noise: str
+) -> None:
+    """Some kilobytes of brackets would take gigabytes. Texts between them count for nothing."""
+    noise = noise if opening == "[" else ""
+    deep = (opening + noise) * 100_000
+    text = f'{{"locations":[{{"latitudeE7":1,"longitudeE7":2,"x":{deep}'
+    reason, _ = unreadable(sample(tmp_path, "Records.json", text.encode()))
+    assert reason == "it is nested too deeply"
+
+
+def test_brackets_in_texts_are_not_nested(tmp_path: Path) -> None:
+    """Also where a block of bytes ends between a backslash and what it belongs to."""
+    for shift in range(4):
+        name = "x" * shift + '[{\\"' * 100_000
+        records = {**RECORDS, "note": name, "last": name}
+        (batch,) = batches(sample(tmp_path, "Records.json", json.dumps(records).encode()))
+        assert len(batch) == 3
+
+
+def test_ordinary_nesting_is_read(tmp_path: Path) -> None:
+    many = {**ANDROID, "rawSignals": ANDROID["rawSignals"] * 5000}  # type: ignore[operator]  # a list
+    found = batches(sample(tmp_path, "android.json", as_json(many)))
+    assert sum(map(len, found)) == 5002
+
+
+def _endless_contents(database: sqlite3.Connection) -> None:
+    database.execute("ALTER TABLE gpkg_contents RENAME TO other")
+    select = "SELECT x AS table_name, 'features' AS data_type FROM r"
+    database.execute(f"CREATE VIEW gpkg_contents AS {ENDLESS} {select}")
+
+
+def _endless_points(database: sqlite3.Connection) -> None:
+    database.execute("ALTER TABLE reports RENAME TO other")
+    select = "SELECT x AS fid, x AS geom, x AS time FROM r"
+    database.execute(f"CREATE VIEW reports AS {ENDLESS} {select}")
+
+
+def _computed_points(database: sqlite3.Connection) -> None:
+    database.execute("DROP TABLE reports")
+    database.execute(
+        "CREATE TABLE reports (fid INTEGER PRIMARY KEY, time TEXT, "
+        "geom BLOB GENERATED ALWAYS AS (zeroblob(900000000)) VIRTUAL)"
+    )
+    database.execute("INSERT INTO reports (time) VALUES ('2024-05-05T09:00:00Z')")
+
+
+def _virtual_points(database: sqlite3.Connection) -> None:
+    database.execute("DROP TABLE reports")
+    database.execute("CREATE VIRTUAL TABLE reports USING fts5(time, geom)")
+    database.execute("INSERT INTO reports VALUES ('2024-05-05T09:00:00Z', 'x')")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (_endless_contents, "it is not a GeoPackage, or a damaged one"),
+        (_endless_points, "it has no table of points"),
+        (_computed_points, "it is not a GeoPackage, or a damaged one"),
+        (_virtual_points, "it has no table of points"),
+    ],
+)
+def test_a_database_whose_tables_are_computed_is_refused(
+    tmp_path: Path, change: Callable[[sqlite3.Connection], None], reason: str
+) -> None:
+    path = tmp_path / "made.gpkg"
+    path.write_bytes(SAMPLES["ours.gpkg"][0])
+    database = sqlite3.connect(path)
+    change(database)
+    database.commit()
+    database.close()
+    found, _ = unreadable(sample(tmp_path, "ours.gpkg", path.read_bytes()))
+    assert found == reason
