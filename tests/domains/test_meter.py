@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from hereish import Every, Month, NoReset, ParameterError, Privacy, Run, Vector, sanitize
+from hereish import Day, Every, Month, NoReset, ParameterError, Privacy, Run, Vector, sanitize
 from hereish.core.types import Floats
 from hereish.domains import DailyProfile, SharedOut, smart_meter
 from hereish.domains.meter import laplace_posterior
@@ -101,13 +101,23 @@ def test_the_profile_forgets_what_is_long_past() -> None:
 def test_the_posterior_is_that_of_laplace_behind_laplace(scale: float, noise: float) -> None:
     """Against sums over a fine grid."""
     apart = np.array([-700.0, -3.0, 0.0, 40.0, 333.0, 2500.0])
-    mean, density = laplace_posterior(apart, np.full(6, scale), np.full(6, noise))
+    mean, log_density = laplace_posterior(apart, np.full(6, scale), np.full(6, noise))
     x = np.arange(-20_000.0, 20_000.0, 0.5)
     prior = np.exp(-np.abs(x) / scale) / (2 * scale)
     for i, seen in enumerate(apart):
         likely = prior * np.exp(-np.abs(seen - x) / noise) / (2 * noise)
-        assert density[i] == pytest.approx(likely.sum() * 0.5, rel=3e-3)
+        assert np.exp(log_density[i]) == pytest.approx(likely.sum() * 0.5, rel=3e-3)
         assert mean[i] == pytest.approx((x * likely).sum() / likely.sum(), rel=5e-3, abs=0.05)
+
+
+@pytest.mark.parametrize("usual_wh", [250.0, 5.0, 1.0])
+def test_no_reading_is_so_far_off_that_it_fails(usual_wh: float) -> None:
+    """A failure would tell of the reading: here one at 50,000 times what is usual."""
+    m = smart_meter(Privacy(math.log(10), 0.05), usual_wh=usual_wh, highest_wh=50_000.0)
+    readings = np.full(48, 1.0)
+    readings[[30, 47]] = 49_000.0
+    out = sanitize(m, readings, START_S + 1800.0 * np.arange(48), [0, 48], seed=1)
+    assert np.abs(out.value - readings).max() < 100.0
 
 
 def test_wide_noise_is_saved_up_and_fine_noise_is_not() -> None:
@@ -145,6 +155,20 @@ def test_windows_of_a_day_and_of_a_month() -> None:
     costs = out.cost.reshape(3, 48).sum(axis=1)
     assert (costs <= privacy.eps_per_m).all()
     assert (costs > 0).all(), "each day has a budget of its own"
+
+
+def test_a_day_within_a_month_keeps_both_budgets() -> None:
+    privacy = Privacy(math.log(10), 100)
+    month = 3 * privacy.level
+    m = smart_meter(privacy, window=Day("UTC") & Month("UTC").within(month))
+    assert "each month" in m.guarantee
+    days = 20
+    wild = np.random.default_rng(3).uniform(0.0, 3000.0, 48 * days)  # nothing to predict
+    out = sanitize(m, wild, START_S + 1800.0 * np.arange(len(wild)), [0, len(wild)], seed=4)
+    per_day = out.cost.reshape(days, 48).sum(axis=1)
+    assert per_day.max() <= privacy.eps_per_m
+    assert per_day.sum() <= month / privacy.radius_m
+    assert per_day.sum() > 0.9 * month / privacy.radius_m, "the month's budget was the tighter one"
 
 
 def test_every_release_lies_between_nought_and_the_highest_reading() -> None:

@@ -67,6 +67,15 @@ def test_a_day_of_half_hours_is_within_its_limits(
     assert gone["belief_p99_m"] > 3 * ours["belief_p99_m"]
 
 
+def test_so_is_one_for_weeks(days: dict[float, dict[str | None, Row]]) -> None:
+    """Its numbers were chosen on all users, these among them (docs/tuning.md)."""
+    weeks = days[1800.0]["weeks"]
+    assert weeks["belief_mean_m"] <= 1400
+    assert weeks["belief_p90_m"] <= 2650
+    assert weeks["belief_p99_m"] <= 8500
+    assert weeks["answered_share"] == 1.0
+
+
 def test_so_are_days_of_quarters_and_of_hours(
     days: dict[float, dict[str | None, Row]],
 ) -> None:

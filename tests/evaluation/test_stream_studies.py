@@ -17,6 +17,7 @@ from hereish.domains.synthetic_readings import households
 from hereish.evaluation import count_study, meter_study, stream_tuning
 from hereish.evaluation.burglar import balanced_accuracy, evening_features
 from hereish.evaluation.meter_study import DAY, INDEPENDENT, PROFILE, data_sets, release_all
+from hereish.evaluation.supplier import bill_error, habits_told
 
 DAYS = 10
 
@@ -78,6 +79,19 @@ def test_a_burglar_is_right_about_true_readings_and_about_none_that_are_private(
     assert abs(balanced_accuracy(told, coin, known=8) - 0.5) < 0.15, "control: nothing to find out"
 
 
+def test_a_supplier_is_told_the_bill_rather_than_the_habits() -> None:
+    """A budget within 20 Wh: bills are off by far less than with independent noise, and the mean
+    day names hardly any home; by chance it names 1 of 16.
+    """
+    truth = households(16, 14, seed=2).wh
+    found = release_all(truth, 20.0, DAY, seed=1)
+    bills = {name: bill_error(found[name].wh, truth) for name in (PROFILE, INDEPENDENT)}
+    assert bills[PROFILE] < 0.5 * bills[INDEPENDENT]
+    assert habits_told(found[PROFILE].wh, truth, 48) <= 0.25
+    assert (bill_error(truth, truth), habits_told(truth, truth, 48)) == (0.0, 1.0), "control"
+    assert habits_told(found[PROFILE].wh * 0.0, truth, 48) <= 0.25, "nothing tells nothing"
+
+
 def write_household(path: Path, days: int) -> None:
     minute = np.arange(days * 48) * 30
     start = np.datetime64("2007-01-01T00:00:00")
@@ -137,7 +151,7 @@ def test_the_commands_print_their_tables(
     monkeypatch.setattr(sys, "argv", ["meter_study", "--homes", "4", "--days", "2"])
     meter_study.main()
     printed = capsys.readouterr().out
-    assert printed.count(f"| {PROFILE} |") == 5 + 1 + 1
+    assert printed.count(f"| {PROFILE} |") == 5 + 1 + 1 + 2
     assert "the true readings" in printed
     monkeypatch.setattr(count_study, "MOVING", (0.01,))
     monkeypatch.setattr(sys, "argv", ["count_study", "--databases", "2"])

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import floyd_warshall
 
 from hereish import LaplaceTest, NoiseFirst, PartError, Plan, PredictiveMechanism, Privacy, Run
 from hereish.core.types import Floats, PerLane
-from hereish.roads import RoadGraph, RoadNetwork
+from hereish.roads import RoadGraph, RoadNetwork, RoadPrediction
 from tests.support.exact_road_runs import NoiseLaw, road_losses, uniform
 from tests.support.exact_runs import UNIFORMS
 from tests.support.towns import network, village
@@ -58,6 +58,26 @@ def test_so_it_is_on_stretched_roads() -> None:
     assert graph.directness < 0.2
     excess, _ = excess_of(RoadNetwork(graph))
     assert excess <= TOLERANCE
+
+
+def test_so_it_is_where_guesses_follow_the_roads() -> None:
+    corner = [(0.0, 0.0), (200.0, 0.0), (400.0, 0.0), (400.0, 150.0)]
+    space = RoadNetwork(network(corner, [(0, 1, 200.1), (1, 2, 200.1), (2, 3, 150.1)]))
+    follow = RoadPrediction(space.graph, still_m=1.0, pace=1.0)
+    times = [0.0, 60.0, 120.0]
+    m = PredictiveMechanism(AMPLE, steady, space, follow, LaplaceTest())
+    excess, used = road_losses(m, space.claim_factor * apart_m(space.graph), times)
+    assert excess <= 1.5 * TOLERANCE  # three steps
+    assert used > 0.7
+    # Somebody who has gone from one node to another is guessed at a third.
+    one, other = np.meshgrid(np.arange(len(space.graph)), np.arange(len(space.graph)))
+    values = space.graph.nodes[np.stack([one.ravel(), other.ravel(), other.ravel()], axis=1)]
+    values[:, 2] = np.nan
+    run = m.run(len(values))._replace(
+        values=values, times_s=np.tile([60.0, 0.0, np.nan], (len(values), 1))
+    )
+    guess = space.snap(follow(run, np.full(len(values), 120.0)))
+    assert ((guess != values[:, 0]) & (guess != values[:, 1])).any()
 
 
 @dataclass(frozen=True)

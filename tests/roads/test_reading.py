@@ -164,3 +164,25 @@ def test_real_networks_are_read(
     assert kilometres[0] < graph.lengths_cm.sum() / 1e5 < kilometres[1]
     assert graph.directness >= 1.0 - 1e-9
     assert np.quantile(graph.lengths_cm, 0.99) <= 10_001
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "text.geojson",
+            '{"type": "FeatureCollection", "features": [{"geometry": {"type": "LineString", '
+            '"coordinates": [[2.123456, 48.654321], "x"]}}]}',
+        ),
+        ("long.csv", "x" * 1_000_000),
+        ("array.npz", "no arrays"),
+    ],
+)
+def test_what_is_no_road_file_is_refused_without_its_places(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(ParameterError, match="expected") as refused:
+        read_roads(path)
+    assert "48.65" not in str(refused.value)

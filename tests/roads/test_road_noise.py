@@ -13,12 +13,12 @@ from scipy.sparse.csgraph import dijkstra, floyd_warshall
 
 import hereish
 from hereish import LaplaceTest, PredictiveMechanism, Privacy, SeededDraws
+from hereish.audit.learnt_score import learn
+from hereish.audit.pair_audit import PairAudit, audit_pair
 from hereish.core.types import Floats, Ints, PerLane
 from hereish.roads import RoadGraph, RoadNetwork
 from tests.support.audited_parts import SamePlan
-from tests.support.black_box import Audit, audit
 from tests.support.laws import ALPHA, cells_p, ratio_p, smallest_ratio, uniforms
-from tests.support.learnt_score import learn
 from tests.support.published_law import budget_claim, in_batch, law, on_globe, times
 from tests.support.towns import HELSINKI, blocks, helsinki, helsinki_for_cars, village
 
@@ -139,13 +139,13 @@ class Louder(RoadNetwork):
         return super().noise(x, 4.0 * eps, u)
 
 
-def _audited(space: RoadNetwork, plan: SamePlan, nodes: tuple[int, int]) -> Audit:
+def _audited(space: RoadNetwork, plan: SamePlan, nodes: tuple[int, int]) -> PairAudit:
     graph = space.graph
     m = PredictiveMechanism(Privacy(0.06, 1.0), plan, space, decision=LaplaceTest())
     traces = [np.tile(graph.nodes[node], (2, 1)) for node in nodes]
     along = np.full(2, CLAIM * tables(graph)[nodes])
     pair = replace(on_globe(*traces), apart=along, geometry=Streets(graph))
-    return audit(
+    return audit_pair(
         in_batch(m, times(2), SeededDraws(51)),
         pair,
         {"law": law(), "learnt": learn},

@@ -93,6 +93,15 @@ def test_the_bits_are_those_of_one_process(
     assert rows_of(out.toArrow()) == expected
 
 
+def test_several_budgets_have_the_bits_of_one_process(shuffled: Any, key_file: Path) -> None:
+    from hereish.spark import sanitize
+
+    window = hereish.Day("Europe/Helsinki") & hereish.Hours(30).within(0.8 * PRIVACY.level)
+    m = hereish.whole_day(PRIVACY, window=window)
+    out = sanitize(shuffled, m, **NAMES, key_file=key_file, partitions=3)
+    assert rows_of(out.toArrow()) == by_one_process(m, key_file)
+
+
 def test_a_second_action_and_what_follows_see_the_same_release(
     shuffled: Any, key_file: Path, expected: list[Any]
 ) -> None:
@@ -261,6 +270,8 @@ def test_sql_has_a_table_function(
     def query(rows: str, how: str) -> Any:
         return spark.sql(f"SELECT * FROM hereish_sanitize(TABLE({rows}) {how})")  # noqa: S608  # ours
 
+    with pytest.raises(ParameterError, match="second release"):
+        register(spark, WHOLE_DAY, key_file=None)  # type: ignore[arg-type]
     register(spark, WHOLE_DAY, key_file=key_file)
     shuffled.createOrReplaceTempView("points")
     counted = "SELECT *, count(*) OVER (PARTITION BY user) AS rows_of_user FROM points"
@@ -274,6 +285,24 @@ def test_sql_has_a_table_function(
         query("points", whole).collect()
     with pytest.raises(PySparkException, match="sorted"):
         query(counted, "PARTITION BY pmod(hash(user), 5) ORDER BY (user, time DESC)").collect()
+
+
+@pytest.mark.parametrize(
+    ("users", "counts", "said"),
+    [
+        (["a", "a", "b"], [3, 3, 1], "in several partitions"),
+        (["a", None], [1, 1], "no user"),
+        (["a", "a"], [2, None], "whole numbers"),
+        (["a", "a"], [2.0, 2.0], "whole numbers"),
+    ],
+)
+def test_sql_says_what_is_wrong_with_its_rows(users: Any, counts: Any, said: str) -> None:
+    from hereish.spark.sql import _CountedUsers
+
+    counted = _CountedUsers("user")
+    counted.add(pa.record_batch({"user": pa.array([], pa.string()), "rows_of_user": []}))
+    with pytest.raises(PointError, match=said):
+        counted.add(pa.record_batch({"user": users, "rows_of_user": counts}))
 
 
 def test_rows_that_a_join_has_put_together_by_user_stay_whole(

@@ -59,12 +59,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             out.writerow([row["user"], when.isoformat() + "Z", row["lat"], row["lon"], "x"])
         out.writerow(["somebody", "2023-11-15T00:00:00Z", "99.87654", "25", "x"])
     columns_in_another_order(made)
+    drive_along_a_road(made)
+    wide = ("--level", "ln 10", "--radius", "1m", "--accuracy", "200m")
+    roads = (*wide, "--prediction", "roads", "--roads", str(made / "roads.csv"))
+    (made / "trips.csv").write_text(
+        "user,trip,time,lat,lon\n"
+        + "".join(f"ada,To the clinic,2026-05-05T1{i}:00:00Z,60.1,24.9\n" for i in range(5))
+        + "ada,To the clinic,2026-05-05T16:00:00Z,400,24.9\n"
+    )
     commands = {
         "parquet": on_spark(made, ["in.parquet"], "out.parquet", "--json"),
         "csv": on_spark(made, ["in.csv"], "out.csv", "--drop-bad", "--keep", "note", "--json"),
         "taken": on_spark(made, ["in.parquet"], "in.parquet"),
         "ordered": on_spark(made, ["mixed/a.csv", "mixed/b.csv"], "ab.parquet", "--json"),
+        "few": on_spark(made, ["trips.csv"], "few.csv", "--drop-bad"),
+        "trips": on_spark(made, ["trips.csv"], "trips.parquet", "--drop-bad=all", "--json"),
+        "named": on_spark(made, ["trips.csv"], "named.parquet", "--trace", "trip"),
         "mixed": on_spark(made, ["mixed"], "mixed.parquet", "--format", "csv"),
+        "roads": on_spark(made, ["drive.csv"], "driven.csv", "--json", *roads),
     }
     (made / "commands.json").write_text(json.dumps(commands))
     fewer = ENVIRONMENT | {"PYSPARK_SUBMIT_ARGS": FEWER}
@@ -84,6 +96,16 @@ def columns_in_another_order(folder: Path) -> None:
         "device,user,lon,lat,time\n"
         + "".join(f"phone,ada,24.9,60.1,2026-05-05T1{i}:30:00Z\n" for i in range(5))
     )
+
+
+def drive_along_a_road(folder: Path) -> None:
+    """North for half an hour, with a fix every ten seconds."""
+    rows = [
+        f"ada,2026-05-05T12:{i // 6:02}:{10 * (i % 6):02}Z,{60 + 0.003 * i:.6f},24.9"
+        for i in range(180)
+    ]
+    (folder / "drive.csv").write_text("\n".join(["user,time,lat,lon", *rows]))
+    (folder / "roads.csv").write_text("way,lat,lon\n1,59.9,24.9\n1,60.6,24.9\n")
 
 
 def result(folder: Path, name: str) -> Done:
@@ -142,6 +164,13 @@ def test_what_fails_says_why_without_digits(folder: Path) -> None:
         (["--engine", "spark", "--key-file", "key", "--split-by", "user"], "--split-by"),
         (["--engine", "spark", "--key-file", "key", "--user", "@file"], "@file"),
         (["--engine", "spark", "--key-file", "key", "--master", "sc://host"], "Connect"),
+        (["--engine", "spark", "--key-file", "key", "--time-format", "s"], "--time-format"),
+        (["--engine", "spark", "--key-file", "key", "--date", "day"], "--date"),
+        (["--engine", "spark", "--key-file", "key", "--point", "geom"], "--point"),
+        (
+            ["--engine", "spark", "--key-file", "key", "--coordinate-unit", "e7"],
+            "--coordinate-unit",
+        ),
         (["--key-file", "key"], "--engine spark"),
         (["--master", "local"], "--engine spark"),
     ],
@@ -152,6 +181,20 @@ def test_options_that_do_not_go_together_are_refused(words: list[str], said: str
     assert said in done.stderr
 
 
+def test_much_is_not_lost_and_names_of_traces_are_not_published_unasked(folder: Path) -> None:
+    few = result(folder, "few")
+    assert few.code == 1
+    assert "1 of 6 points (its latitude is outside -90 to 90)" in few.err
+    assert "--drop-bad=all" in few.err
+    assert not (folder / "few.csv").exists()
+    assert json.loads(output_of(result(folder, "trips")))["points"] == 6
+    assert pq.read_table(folder / "trips.parquet").column_names == [
+        *("user", "time", "lat", "lon", "kind", "cost")
+    ]
+    named = result(folder, "named")
+    assert (named.code, "--keep-trace-names" in named.err) == (2, True)
+
+
 def test_columns_of_csv_files_are_found_by_their_names(folder: Path) -> None:
     assert json.loads(output_of(result(folder, "ordered")))["users"] == 1
     rows = pq.read_table(folder / "ab.parquet")
@@ -160,3 +203,10 @@ def test_columns_of_csv_files_are_found_by_their_names(folder: Path) -> None:
     refused = result(folder, "mixed")
     assert refused.code == 1
     assert "same header" in refused.err.splitlines()[-1]
+
+
+def test_roads_are_followed_on_spark_too(folder: Path) -> None:
+    """A parrot is left behind within ten seconds, so guesses that pass have gone on."""
+    summary = json.loads(output_of(result(folder, "roads")))
+    assert summary["points"] == 180
+    assert summary["easy"] > 0.3 * (summary["easy"] + summary["hard"])

@@ -30,6 +30,8 @@ need_streams()
 
 from hereish.spark.state_pages import StandingRecords, StatePages  # noqa: E402
 
+HOUR_US = 3_600_000_000
+
 
 class DictState:
     """A map state in memory, which counts how often it is asked."""
@@ -49,12 +51,15 @@ class DictState:
 
 def _standing(records: StandingRecords, users: list[str], last_us: list[int]) -> Standing:
     empty = Standing.empty(records.lane_mechanism, len(users))
-    windows = np.array([at_us // 1000 - 5 for at_us in last_us], dtype=object)
-    return Standing(windows, np.array(last_us), empty.run)
+    times_us = np.array(last_us)
+    windows = records.window.index(np.asarray(times_us * 1e-6, dtype=np.float64))
+    assert windows is not None
+    return Standing(windows.astype(object), times_us, empty.run)
 
 
 def test_users_are_found_again_while_pages_are_split() -> None:
-    records, state = StandingRecords(MECHANISMS["whole day"]), DictState()
+    mechanism = replace(MECHANISMS["fixed utility"], window=Every(timedelta(hours=1)))
+    records, state = StandingRecords(mechanism), DictState()
     rng = np.random.default_rng(4)
     known: dict[str, int] = {}
     for turn in range(60):
@@ -64,10 +69,10 @@ def test_users_are_found_again_while_pages_are_split() -> None:
             users = sorted(f"user {number}, Jyväskylä" for number in chosen.tolist())
             standing = pages.load(users)
             assert standing.last_us.tolist() == [known.get(user, NEVER) for user in users]
-            windows = [known[user] // 1000 - 5 if user in known else None for user in users]
+            windows = [known[user] // HOUR_US if user in known else None for user in users]
             assert standing.lane.tolist() == windows
             some = users[::2]
-            times_us = [turn * 7919 + chunk * 1000 + i for i in range(len(some))]
+            times_us = [(turn * 7 + chunk) * HOUR_US // 2 + i for i in range(len(some))]
             pages.save(some, _standing(records, some, times_us))
             known.update(zip(some, times_us, strict=True))
     everybody = sorted(known)
@@ -133,9 +138,63 @@ def test_what_was_not_written_for_this_mechanism_is_refused(name: str) -> None:
         StatePages(records, state).load(["a"])
 
 
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_window_that_is_not_that_of_the_last_report_is_refused(name: str, tmp_path: Path) -> None:
+    mechanism, state = MECHANISMS[name], DictState()
+    records = StandingRecords(mechanism)
+    write_key_file(tmp_path / "key")
+    points = people_points(users=3, each=20)
+    released = arrow.sanitize_batches(
+        points.sort_by([("user", "ascending"), ("time", "ascending")]).to_batches(),
+        mechanism,
+        read_key_file(tmp_path / "key"),
+        arrow.ArrowColumns(**COLUMNS),
+        standings=StatePages(records, state),
+    )
+    assert sum(batch.num_rows for batch in released)
+    users = sorted(set(points["user"].to_pylist()))
+    pages = StatePages(records, state)
+    standing = pages.load(users)  # as it was written
+    day_us = 24 * HOUR_US
+    refused = {
+        "does not lie in the window": [
+            standing._replace(lane=standing.lane - 1),
+            standing._replace(lane=standing.lane + 1),
+            standing._replace(last_us=standing.last_us + day_us),
+        ],
+        "later than the last report": [standing._replace(last_us=standing.last_us - 3 * day_us)],
+        "later than|years 1800": [standing._replace(last_us=np.full(len(users), NEVER))],
+    }
+    for match, changed in refused.items():
+        for one in changed:
+            pages.save(users, one)
+            with pytest.raises(StateError, match=match):
+                StatePages(records, state).load(users)
+    pages.save(users, standing)
+    assert StatePages(records, state).load(users).lane.tolist() == standing.lane.tolist()
+
+
+def test_times_that_no_window_knows_are_refused() -> None:
+    records, state = StandingRecords(MECHANISMS["whole day"]), DictState()
+    standing = _standing(records, ["a"], [5])
+    standing.last_us[:] = -9 * 10**16
+    StatePages(records, state).save(["a"], standing)
+    with pytest.raises(StateError, match="years 1800 to 2500"):
+        StatePages(records, state).load(["a"])
+
+
 def test_a_stream_goes_on_with_its_own_key_alone() -> None:
     records, state = StandingRecords(MECHANISMS["whole day"]), DictState()
     StatePages(records, state, b"one")
     StatePages(records, state, b"one")
     with pytest.raises(StateError, match="another key"):
         StatePages(records, state, b"another")
+
+
+@pytest.mark.parametrize("written", [b"", (5).to_bytes(8, "little"), b"\x02" + bytes(8)])
+def test_a_bucket_that_another_version_has_written_is_refused(written: bytes) -> None:
+    # Its users may be on other pages than here, and would seem to have spent nothing.
+    records, state = StandingRecords(MECHANISMS["whole day"]), DictState()
+    state.values[(-1,)] = (written,)
+    with pytest.raises(StateError, match="another version"):
+        StatePages(records, state)

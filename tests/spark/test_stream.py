@@ -125,17 +125,22 @@ def test_budgets_end_and_begin_in_windows_over_micro_batches(spark: Any, tmp_pat
 
 
 def test_late_and_bad_points_are_left_out(spark: Any, tmp_path: Path) -> None:
-    def points(users: Sequence[str | None], minutes: Sequence[int], lat: Any) -> pa.Table:
+    def points(
+        users: Sequence[str | None], minutes: Sequence[int], lat: Any, note: Any = None
+    ) -> pa.Table:
         times_us = START_US + 60_000_000 * np.array(minutes)
-        return points_table(users, times_us, lat, np.full(len(users), 24.9))
+        return points_table(users, times_us, lat, np.full(len(users), 24.9), note)
 
+    tied = points(["b"] * 5, [80] * 5, [60.1, 60.2, 60.3, 60.4, 60.5], [4, 2, 0, 1, 3])
     first = points(["a", "a", "a", "b"], [30, 10, 20, 90], [60.1, 60.2, 60.3, 60.4])
+    first = pa.concat_tables([tied, first])
     second = points(["a", "c", "a", "a", "b"], [40, 5, 25, 30, 91], [60.5, 60.6, 60.7, 60.8, 60.9])
     bad = points([None, "a", "b"], [50, 51, 92], [60.1, np.nan, 97.3125])
     _begin(tmp_path, [first, pa.concat_tables([bad, second])])
-    released = _released(spark, tmp_path, "whole day", drop_bad=True)
+    released = _released(spark, tmp_path, "whole day", drop_bad=True, order="note")
     in_time = pa.concat_tables([first, second.take(pa.array([0, 1, 4]))])
-    assert released == expected_rows(in_time, "whole day", tmp_path / "key")
+    assert released == expected_rows(in_time, "whole day", tmp_path / "key", order="note")
+    assert released != expected_rows(in_time, "whole day", tmp_path / "key")
     assert len(released) == in_time.num_rows
     write_pieces([points(["b"], [99], [97.3125])], tmp_path / "in", first=2)
     with pytest.raises(StreamingQueryException, match="are latitude and longitude swapped") as told:

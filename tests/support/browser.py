@@ -88,8 +88,10 @@ class Look:
 
 
 @contextmanager
-def opened(browser: Browser, path: Path, **settings: Any) -> Iterator[Look]:
-    """The page of a file, as somebody would open it from disk."""
+def opened(
+    browser: Browser, path: Path, drawn: str = "#histogram .points", **settings: Any
+) -> Iterator[Look]:
+    """The page of a file, as somebody would open it from disk, once its last chart is drawn."""
     context = browser.new_context(**settings)
     look = Look(context.new_page(), path.as_uri())
 
@@ -109,6 +111,6 @@ def opened(browser: Browser, path: Path, **settings: Any) -> Iterator[Look]:
     look.page.on("dialog", dismiss)
     look.page.add_init_script(_LISTEN)
     look.page.goto(look.address)
-    look.page.wait_for_selector("#histogram .points", state="attached")  # it is drawn last
+    look.page.wait_for_selector(drawn, state="attached")
     yield look
     context.close()

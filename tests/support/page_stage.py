@@ -73,6 +73,7 @@ def _budget() -> dict[str, Any]:
             "ends_typical": None,
             "ends_late": None,
         },
+        "limits": [],
         "policy": "whole-day (a budget that lasts the day, for anybody)",
         "reports": 143,
         "interval_s": 60,

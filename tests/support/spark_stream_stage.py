@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hereish import Day, Every, Privacy, fixed_utility, whole_day
+from hereish import Day, Every, Forever, Hours, Privacy, fixed_utility, whole_day
 from hereish.traces.arrow import ArrowColumns, sanitize_batches
 from hereish.traces.key_file import read_key_file
 from tests.support.spark import need_spark
@@ -28,6 +28,13 @@ PRIVACY = Privacy(math.log(10.0), 100.0)
 MECHANISMS = {
     "whole day": whole_day(PRIVACY, window=Day("Europe/Helsinki")),
     "fixed utility": fixed_utility(PRIVACY, 3000.0, window=Every(timedelta(hours=9))),
+    "nested": fixed_utility(
+        PRIVACY,
+        3000.0,
+        window=Every(timedelta(hours=9))
+        & Hours(30).within(1.2 * PRIVACY.level)
+        & Forever.within(2.5 * PRIVACY.level),
+    ),
 }
 COLUMNS: dict[str, Any] = {"user": "user", "time": "time", "lat": "lat", "lon": "lon"}
 SCHEMA = "user STRING, time TIMESTAMP, lat DOUBLE, lon DOUBLE, note INT"
@@ -144,7 +151,8 @@ def expected_rows(
     table: pa.Table, mechanism: str, key_file: Path, **settings: Any
 ) -> list[tuple[Any, ...]]:
     """What one call releases of all points at once, as `released_rows` has it."""
-    columns = ArrowColumns(**COLUMNS, keep=settings.pop("keep", ()))
+    public = {name: settings.pop(name) for name in ("order", "keep") if name in settings}
+    columns = ArrowColumns(**COLUMNS, **public)
     ordered = table.sort_by([("user", "ascending"), ("time", "ascending")])
     draws = read_key_file(key_file)
     released = sanitize_batches(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import numpy as np
+from scipy.special import expit
 
 from hereish.core.mechanism import OnExhausted, PredictiveMechanism
 from hereish.core.privacy import Privacy, positive
@@ -18,7 +19,7 @@ from hereish.core.run import Run
 from hereish.core.spaces import probability
 from hereish.core.types import Bools, Floats, Ints, PerLane
 from hereish.core.vector import Vector
-from hereish.core.windows import Day, Every, Month, Window
+from hereish.core.windows import Day, Every, Month, Window, split_windows
 from hereish.domains.streams import (
     STREAM,
     Condition,
@@ -162,8 +163,9 @@ class DailyProfile(Follow):
         residue, apart = self._residue(run), (fresh - guess)[:, 0]
         like, likely = laplace_posterior(apart, residue, 1.0 / eps)
         unlike, rarely = laplace_posterior(apart, _FURTHER * residue, 1.0 / eps)
-        likely, rarely = (1.0 - _RARELY) * likely, _RARELY * rarely
-        moved = (likely * like + rarely * unlike) / (likely + rarely)
+        # By logarithms: far out both densities are nought, and a reading that fails would tell.
+        usual = expit(likely - rarely + math.log((1.0 - _RARELY) / _RARELY))
+        moved = usual * like + (1.0 - usual) * unlike
         by_last = super()._estimate(run, guess, fresh, eps, pull)
         return np.where(self._trusts_profile(run)[:, None], guess + moved[:, None], by_last)
 
@@ -203,7 +205,7 @@ class DailyProfile(Follow):
 def laplace_posterior(apart: Floats, scale: Floats, noise: Floats) -> tuple[Floats, Floats]:
     """Of a Laplace variable of this scale that is seen `apart` through Laplace noise: its mean,
 
-    and the density of seeing that.
+    and the logarithm of the density of seeing that.
     """
     # With equal scales the formulas are 0 / 0; those of a scale next to it are right to 1e-3.
     scale = np.where(np.abs(scale - noise) < 1e-3 * noise, 1.001 * noise, scale)
@@ -215,7 +217,7 @@ def laplace_posterior(apart: Floats, scale: Floats, noise: Floats) -> tuple[Floa
     between = v * by_scale / gap - (by_scale - by_noise) / (gap * gap)
     beyond = by_scale * (v / both + 1.0 / (both * both))
     mean = np.copysign((below + between + beyond) / mass, apart)
-    return mean, 0.25 * a * b * mass * np.exp(-least * v)
+    return mean, np.log(0.25 * a * b * mass) - least * v
 
 
 def smart_meter(
@@ -233,7 +235,8 @@ def smart_meter(
     """Readings of a meter `every` so often, within a budget for each `window`.
 
     `privacy.radius_m` is in watt-hours per reading. The window is a calendar day of the time zone
-    unless given; `hereish.Month(time_zone)` is the other usual one. `highest_wh` and `usual_wh` are
+    unless given; `hereish.Month(time_zone)` is the other usual one, alone or as a limit beside the
+    day: `Day(zone) & Month(zone).within(level)`. `highest_wh` and `usual_wh` are
     public: readings are released between 0 and the highest, and the usual one is the first guess.
 
     Guarantee: as that of every PredictiveMechanism, for each window.
@@ -244,7 +247,7 @@ def smart_meter(
         raise ParameterError(f"every must be a datetime.timedelta, found {type(every).__name__}")
     every_s = positive("every in seconds", every.total_seconds())
     chosen = Day(time_zone) if window is None else window
-    readings = max(1, round(_window_s(chosen) / every_s))
+    readings = max(1, round(_window_s(split_windows(chosen)[0]) / every_s))
     space = Vector(1, "l1", grid_wh, 0.0, highest_wh, unit="Wh")
     # How surprising the first guess will be, where noise has an equal part of the budget.
     wide = _RESIDUE * positive("usual_wh", usual_wh) * privacy.eps_per_m / readings

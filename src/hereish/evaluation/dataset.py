@@ -15,6 +15,7 @@ from hereish.errors import ParameterError, PointError
 from hereish.synthetic import MIDNIGHT_S, day, whereabouts_on_days
 from hereish.traces.columns import Columns
 from hereish.traces.discovery import find_sources
+from hereish.traces.faults import FAULT_REASONS, Fault
 from hereish.traces.formats.base import Source
 from hereish.traces.names import canonical_name
 from hereish.traces.reading import Progress, read_valid_rows
@@ -28,6 +29,7 @@ SLOW_KMH = 15.0
 _DAY_S = 86400.0
 TRAIN_SHARE = 0.5  # of the users, to tune on
 SILENT_S = 600.0  # with `gaps`, a trajectory ends where the logger recorded nothing for so long
+_MOST_UNORDERED = 0.1  # the share of points that is left out for its order without a word
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +85,12 @@ def load(
     for source, batch in rows:
         faults = checkers[source].faults(batch)
         builder.add(validator.without_faults(source, batch, faults), source.name)
+    unordered = validator.dropped.get(FAULT_REASONS[Fault.ORDER], 0)
+    if unordered > _MOST_UNORDERED * validator.points:
+        raise PointError(
+            f"{unordered:,} of {validator.points:,} points are out of order, and would be "
+            "left out: sort by user and time"
+        )
     name = Path(names[0]).name.split(".")[0] or "data"
     return builder.build(name)
 

@@ -132,6 +132,24 @@ class BeliefSums:
         low, high = interval_ends(drawn)
         return DayMetrics(*low), DayMetrics(*high)
 
+    def ratios(
+        self, other: BeliefSums, rng: np.random.Generator
+    ) -> tuple[DayMetrics, DayMetrics, DayMetrics]:
+        """The metrics as shares of another's of the same users, and their 95 % intervals.
+
+        Both are of the same users in each draw, so what users differ in is left out.
+        """
+        drawn = draw_resamples(self.columns["days"] > 0, rng)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratios = tuple(
+                a / b for a, b in zip(self._metrics(drawn), other._metrics(drawn), strict=True)
+            )
+            value = [
+                a / b if b else np.nan for a, b in zip(self.metrics(), other.metrics(), strict=True)
+            ]
+        low, high = interval_ends(ratios)
+        return DayMetrics(*value), DayMetrics(*low), DayMetrics(*high)
+
     def ended_first_and_median(self) -> tuple[float | None, float | None]:
         """The local hour of the earliest end of a budget, and the median of those that ended."""
         hours = np.concatenate(self.ended_hours)

@@ -1,4 +1,4 @@
-"""How far off released meter readings are, and what a burglar makes of them, as tables.
+"""How far off released meter readings are, and what burglar and supplier make of them, as tables.
 
     python -m hereish.evaluation.meter_study
     python -m hereish.evaluation.meter_study --household householdpower.csv
@@ -30,6 +30,7 @@ from hereish.domains.synthetic_readings import START_S, households
 from hereish.errors import ParameterError
 from hereish.evaluation.burglar import balanced_accuracy, evening_features
 from hereish.evaluation.stream_baselines import BASELINES
+from hereish.evaluation.supplier import bill_error, habits_told
 
 SEED = 2  # of the homes that are scored; those of 1 were tuned on
 RADII_WH = (1.0, 5.0, 20.0, 100.0)
@@ -158,6 +159,22 @@ def burglar_table(homes: int, days: int, radii_wh: tuple[float, ...], seed: int 
     return "\n".join(rows)
 
 
+def supplier_table(truth: Floats, window: Window, radii_wh: tuple[float, ...]) -> str:
+    """By how much bills are off, and in brackets how many homes are told by the shape of a day."""
+    head = " | ".join(f"within {radius:g} Wh" for radius in radii_wh)
+    rows = [f"| the supplier sees | {head} |", "|---|" + "---|" * len(radii_wh)]
+
+    def told(wh: Floats) -> str:
+        return f"{bill_error(wh, truth):.0%} ({habits_told(wh, truth, _SLOTS):.0%})"
+
+    found = [release_all(truth, radius, window, seed=3) for radius in radii_wh]
+    rows += [
+        f"| {name} | {' | '.join(told(each[name].wh) for each in found)} |" for name in found[0]
+    ]
+    rows.append(f"| the true readings |{f' {told(truth)} |' * len(radii_wh)}")
+    return "\n".join(rows)
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m hereish.evaluation.meter_study")
@@ -174,6 +191,9 @@ def main() -> None:
     print(error_table({"usual homes": sets["usual homes"]}, MONTH, RADII_WH))
     print("\nSomebody at home in the evening? Balanced accuracy, a day's budget\n")
     print(burglar_table(max(options.homes, 4), options.days, RADII_WH))
+    for name, window in (("day", DAY), ("month", MONTH)):
+        print(f"\nBills off by (homes told by the shape of their days), a {name}'s budget\n")
+        print(supplier_table(sets["usual homes"], window, RADII_WH))
 
 
 if __name__ == "__main__":

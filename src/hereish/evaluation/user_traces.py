@@ -29,7 +29,7 @@ def run_in_order(m: PredictiveMechanism, samples: Sequence[Queries], seed: int) 
 
     The samples share the steps, and nothing else.
     """
-    if not isinstance(m.window, NoReset) or m.on_exhausted != "stop":
+    if not isinstance(m.window, NoReset) or m.limits or m.on_exhausted != "stop":
         raise ParameterError(
             "a trace with a budget of its own needs a mechanism without a window, which stops "
             "when its budget has ended"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import zipfile
 from collections.abc import Collection, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from hereish._array_files import read_arrays
 from hereish.errors import ParameterError
 from hereish.roads.building import graph_from_lines
 from hereish.roads.graph import RoadGraph
@@ -66,6 +66,8 @@ def read_roads(
             raise ParameterError(f"{path.name}: a road file ends with {_SUFFIXES}")
     except OSError as error:
         raise ParameterError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except csv.Error:  # such as a field without an end
+        raise ParameterError(f"{path}: expected a CSV of ways, found something else") from None
     try:
         return graph_from_lines(lines, name=name or path.name, spacing_m=spacing_m, licence=licence)
     except ParameterError as error:
@@ -88,13 +90,7 @@ def save_roads(graph: RoadGraph, path: str | Path) -> None:
 
 def load_roads(path: str | Path) -> RoadGraph:
     """A road network that `save_roads` wrote."""
-    try:
-        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            held = {key: arrays[key] for key in arrays.files}
-    except OSError as error:
-        raise ParameterError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, zipfile.BadZipFile, EOFError):
-        held = {}
+    held = read_arrays(path)
     wanted = {"name", "licence", "nodes_e7", "edges", "lengths_cm"}
     if str(held.get("format")) != _FORMAT or not wanted <= held.keys():
         raise ParameterError(f"{path}: expected roads that hereish saved, found something else")
@@ -152,7 +148,7 @@ def _read_json(path: Path) -> Iterator[_Line]:
             yield from ([(float(lat), float(lon)) for lat, lon in way] for way in held.values())
             return
         yield from _geojson_lines(held)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
         if isinstance(error, ParameterError):
             raise
         raise ParameterError(

@@ -19,6 +19,7 @@ from hereish.spark.batch import (
     NOT_WHOLE,
     THINNED,
     canonical_users,
+    count_bad,
     fault_reason,
     quoted,
     sanitize_columns,
@@ -27,12 +28,14 @@ from hereish.spark.batch import (
 from hereish.spark.jobs import reserve, settle
 from hereish.spark.staging import StagedOutput
 from hereish.traces.arrow_rows import ArrowColumns
+from hereish.traces.budgets import EachTrace
 from hereish.traces.columns import Columns
 from hereish.traces.faults import FAULT_REASONS
 from hereish.traces.guarantee import describe_guarantee
 from hereish.traces.job_budget import JobBudget
 from hereish.traces.key_file import read_key_file
 from hereish.traces.summary import Summary
+from hereish.traces.validate import DropBad, Validator
 
 try:
     from pyspark.errors import PySparkException
@@ -63,7 +66,7 @@ def sanitize_files(
     form: str | None = None,
     to_form: str | None = None,
     every_s: float | None = None,
-    drop_bad: bool = False,
+    drop_bad: DropBad = False,
     master: str | None = None,
     job: JobBudget | None = None,
     quiet: bool = False,
@@ -85,11 +88,15 @@ def sanitize_files(
         raise ParameterError(
             "Spark shares the work out by user: give the column of the users with --user"
         )
+    names = _without_trace_names(names, columns, mechanism)
     df = df.withColumn(names["time"], _as_time(df, names["time"]))
     if isinstance(df.schema[names["user"]].dataType, t.StringType):
         df = canonical_users(df, names["user"])
     given = ArrowColumns(**names, keep=columns.keep)
     typed(df, given)  # refuses what cannot be used, before anything is reserved
+    if drop_bad is True:
+        with _silent_errors():
+            _check_losses(df, names)
     owners = {"user": names["user"], "time": names["time"]}
     with nullcontext() if job is None else StagedOutput(spark, to) as staging:
         granted = None
@@ -103,7 +110,7 @@ def sanitize_files(
             given,
             key_file=key_file,
             every_s=every_s,
-            drop_bad=drop_bad,
+            drop_bad=drop_bad is not False,
             granted=granted,
             observe=counted.observe_read,
             observe_released=counted.observe_released,
@@ -114,7 +121,7 @@ def sanitize_files(
                 written = _read(spark, [staging.rows], to_form, multi_line=True)
                 settle(written, mechanism, job, **owners)
                 staging.publish()
-    guarantee = describe_guarantee(mechanism, draws, columns, "public")
+    guarantee = describe_guarantee(mechanism, draws, columns, "public", every_s, job is not None)
     if Path(to).is_dir():
         about = json.dumps(guarantee.as_dict(), indent=2) + "\n"
         (Path(to) / METADATA_NAME).write_text(about, encoding="utf-8")
@@ -127,7 +134,32 @@ def sanitize_files(
         guarantee=guarantee.statement,
         private=guarantee.private,
         prior=guarantee.prior,
+        second=guarantee.second,
     )
+
+
+def _without_trace_names(
+    names: dict[str, Any], columns: Columns, mechanism: PredictiveMechanism
+) -> dict[str, Any]:
+    """Ids of traces are read only to be published as they are, which must be asked for."""
+    if "trace" not in names or columns.keep_trace_names:
+        return names
+    if columns.trace is not None or isinstance(mechanism.window, EachTrace):
+        raise ParameterError(
+            "Spark cannot number traces: add --keep-trace-names to publish their ids as they are, "
+            "or leave out --trace, or --engine spark"
+        )
+    return {role: name for role, name in names.items() if role != "trace"}
+
+
+def _check_losses(df: DataFrame, names: dict[str, Any]) -> None:
+    """Before anything is written: raises if more than a tenth would be left out."""
+    places = {role: names[role] for role in ("user", "time", "lat", "lon")}
+    validator = Validator(drop_bad=True)
+    validator.dropped = count_bad(df, **places)
+    if validator.dropped:
+        validator.points = df.count()
+        validator.check_losses()
 
 
 class _Counted:
@@ -280,7 +312,7 @@ def _our_text(broken: Exception) -> str:
         if reason in text:
             return (
                 f"a point cannot be used: {reason}; nothing was released (--drop-bad leaves such "
-                "points out)"
+                "points out, unless they are more than a tenth)"
             )
     found = [line for line in text.splitlines() if line.startswith("hereish.errors.")]
     if found:

@@ -13,6 +13,7 @@ from hereish.core.mechanism import PredictiveMechanism
 from hereish.errors import ParameterError, PointError
 from hereish.traces.arrow import BatchSanitizer, check_keyed
 from hereish.traces.arrow_rows import ArrowColumns
+from hereish.traces.faults import FAULT_REASONS, Fault
 from hereish.traces.key_file import read_key_file
 
 try:
@@ -53,6 +54,11 @@ def register(
         from pyspark.sql.functions import arrow_udtf
     except ImportError:
         raise ParameterError("SQL needs Spark 4.1 or newer; use hereish.spark.sanitize") from None
+    if key_file is None:
+        raise ParameterError(
+            "key_file is needed: Spark computes rows again, after a lost executor or for a second "
+            "query, and fresh noise would then be a second release"
+        )
     types = {user: user_type, time: "timestamp", lat: "double", lon: "double", **(keep or {})}
     columns = ArrowColumns(user, time, lat, lon, keep=tuple(keep or ()))
     check_keyed(mechanism, columns)
@@ -97,8 +103,15 @@ class _CountedUsers:
                 f"there is no column {ROWS_OF_USER}: the query must have count(*) OVER (PARTITION "
                 f"BY {self._user}) AS {ROWS_OF_USER}; nothing was released"
             )
-        names = rows.column(self._user)
-        counts = rows.column(ROWS_OF_USER).to_numpy(zero_copy_only=False)
+        if not rows.num_rows:
+            return
+        names, counted = rows.column(self._user), rows.column(ROWS_OF_USER)
+        if names.null_count:
+            reason = FAULT_REASONS[Fault.USER]
+            raise PointError(f"a point cannot be used: {reason}; nothing was released")
+        if not pa.types.is_integer(counted.type) or counted.null_count:
+            raise PointError(f"{ROWS_OF_USER} must be whole numbers; nothing was released")
+        counts = counted.to_numpy(zero_copy_only=False)
         changes = pa.compute.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False)
         begins = np.append(0, np.flatnonzero(changes) + 1)
         for first, end in zip(begins, np.append(begins[1:], len(names)), strict=True):

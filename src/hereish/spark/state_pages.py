@@ -12,6 +12,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,15 +20,17 @@ from numpy.typing import NDArray
 
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.run import Run
-from hereish.core.types import Ints
+from hereish.core.types import Floats, Ints
 from hereish.core.validation import run_fault
-from hereish.errors import StateError
+from hereish.errors import PointError, StateError
 from hereish.traces.standing import Standing
 
-_USERS_PER_PAGE = 64
-_VERSION = 2
+_USERS_PER_PAGE = 256
+_VERSION = 3  # also of how users are shared out over the pages
 # The version, the number of the mechanism with its windows, the users, and the length of the names.
 _HEADER = struct.Struct("<BqII")
+# Of a bucket: the version and the number of users. What tells the key follows.
+_BUCKET = struct.Struct("<BQ")
 _BITS = 8  # of a byte: words of a record are a multiple of it
 _DAMAGED = "the stream's state is damaged, or of another version of hereish; nothing was released"
 _OTHER = (
@@ -55,6 +58,7 @@ class StandingRecords:
     def __init__(self, mechanism: PredictiveMechanism) -> None:
         self.number = mechanism.number
         self.lane_mechanism = mechanism.without_windows
+        self.window = mechanism.window
         self._fields: list[tuple[slice, np.dtype[Any], tuple[int, ...]]] = []
         end = 2  # after the window and the time of the last report
         for field in self.lane_mechanism.run(0):
@@ -81,11 +85,26 @@ class StandingRecords:
             numbers = words != 0 if kind == np.bool_ else words.view(kind)
             fields.append(numbers.reshape(len(own), *shape))
         run = Run(*fields).frozen()
-        wrong = run_fault(self.lane_mechanism, run) if len(own) else None
+        window, last_us = (np.ascontiguousarray(own[:, i]).view(np.int64) for i in (0, 1))
+        wrong = None
+        if len(own):
+            wrong = run_fault(self.lane_mechanism, run) or self._time_fault(window, last_us, run)
         if wrong is not None:
             raise StateError(f"the stream's state cannot be used: {wrong}; nothing was released")
-        window, last_us = (np.ascontiguousarray(own[:, i]).view(np.int64) for i in (0, 1))
         return Standing(window.astype(object), last_us, run)
+
+    def _time_fault(self, window: Ints, last_us: Ints, run: Run) -> str | None:
+        """What is wrong with when users last reported: another window would be a fresh budget."""
+        last_s: Floats = np.asarray(last_us * 1e-6, dtype=np.float64)  # as rows have it
+        if (last_s < run.at_s).any():  # never where there is no release
+            return "somebody's last release is later than the last report"
+        try:
+            index = self.window.index(last_s)
+        except PointError as error:
+            return str(error)
+        if (window != (0 if index is None else index)).any():
+            return "somebody's last report does not lie in the window that it was counted in"
+        return None
 
 
 class _Page(NamedTuple):
@@ -140,30 +159,42 @@ class _Users:
         """Where each user is; -1 for those that were not read."""
         if not self.names:
             return np.full(len(names), -1, dtype=np.int64)
-        return np.array([self.row.get(name, -1) for name in names], dtype=np.int64)
+        return np.fromiter(map(self.row.get, names, repeat(-1)), np.int64, len(names))
 
 
 class StatePages:
     """Where the users of one bucket stand, in Spark's state."""
 
     KEY, VALUE = "page INT", "users BINARY"
-    _COUNT = (-1,)  # the key of the number of users
-    _KEY_CHECK = (-2,)  # and of what tells which key noise is derived from
+    _BUCKET_KEY = (-1,)  # of what is said about the bucket as a whole
 
     def __init__(self, records: StandingRecords, state: MapState, key_check: bytes = b"") -> None:
-        self._records, self._state = records, state
+        self._records, self._state, self._key_check = records, state, key_check
         self._pages: set[int] = set()  # those that were read
         self._known = _Users(records.words)
-        begun = state.getValue(self._KEY_CHECK)
-        if begun is None:
-            state.updateValue(self._KEY_CHECK, (key_check,))
-        elif bytes(begun[0]) != key_check:
+        self._users = self._begun(state.getValue(self._BUCKET_KEY))
+
+    def _begun(self, found: tuple[Any, ...] | None) -> int:
+        """How many users the bucket has. Raises if it is not for us."""
+        if found is None:
+            self._write_bucket(0)
+            return 0
+        written = bytes(found[0])
+        if len(written) < _BUCKET.size:
+            raise StateError(_DAMAGED)
+        version, users = _BUCKET.unpack_from(written)
+        if version != _VERSION:
+            raise StateError(_DAMAGED)
+        if written[_BUCKET.size :] != self._key_check:
             raise StateError(
                 "the stream was begun with another key, and a micro-batch that is run again would "
                 "be a second release; nothing was released"
             )
-        counted = state.getValue(self._COUNT)
-        self._users = 0 if counted is None else int.from_bytes(counted[0], "little")
+        return int(users)
+
+    def _write_bucket(self, users: int) -> None:
+        written = _BUCKET.pack(_VERSION, users) + self._key_check
+        self._state.updateValue(self._BUCKET_KEY, (written,))
 
     def load(self, users: Sequence[str]) -> Standing:
         standing = Standing.empty(self._records.lane_mechanism, len(users))
@@ -190,7 +221,7 @@ class StatePages:
         """Count users who are added, and split pages for them; those that have changed."""
         before = _page_count(self._users)
         self._users += more
-        self._state.updateValue(self._COUNT, (self._users.to_bytes(8, "little"),))
+        self._write_bucket(self._users)
         after = _page_count(self._users)
         split = np.array(sorted(_split_pages(before, after)), dtype=np.int64)
         self._read(split.tolist())
@@ -264,7 +295,9 @@ def _split_pages(before: int, after: int) -> set[int]:
 
 def _pages_of(users: Sequence[str], count: int) -> Ints:
     """The page of each user if there are so many: a page is split without moving the others."""
-    hashes = np.array([zlib.crc32(user.encode()) for user in users], dtype=np.int64)
+    if count == 1:
+        return np.zeros(len(users), dtype=np.int64)
+    hashes = np.fromiter(map(zlib.crc32, map(str.encode, users)), np.int64, len(users))
     half = 1 << (count.bit_length() - 1)
     number = hashes % (2 * half)
     return np.where(number < count, number, number % half)
