@@ -2,8 +2,8 @@
 
 `make bench` runs all parts; `--write` puts the table into docs/benchmarks.md. Times of one run are
 compared only with each other: the shortest of several rounds, in which the things compared take
-turns. All but the gateway, streams that are killed, and the half of engine_scaling that has two,
-stay on one core.
+turns. All but the gateway, streams that are killed, workers, file_jobs, and the half of
+engine_scaling that has two, stay on one core.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from benchmarks.attack import attack_on_a_month
 from benchmarks.case_study import case_study
 from benchmarks.domains import domains
-from benchmarks.files import files, startup
+from benchmarks.files import csv_files, file_jobs, files, small_files, startup
+from benchmarks.fresh_processes import fresh_processes
 from benchmarks.gateway import gateway
 from benchmarks.mechanism import (
     growth,
@@ -21,9 +23,13 @@ from benchmarks.mechanism import (
     keyed_draws,
     live,
     memory,
+    nested,
     scaling,
     throughput,
+    workers,
 )
+from benchmarks.mobility import mobility
+from benchmarks.predictions import predictions
 from benchmarks.processes import ALL_CORES, use_cores
 from benchmarks.results import Result, format_table, update_page
 from benchmarks.roads import road_prediction, road_steps
@@ -41,12 +47,23 @@ PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 PARTS = {
     part.__name__: part
     for part in (
-        *(throughput, keyed_draws, memory, live, growth, scaling, import_time),
+        *(
+            throughput,
+            fresh_processes,
+            workers,
+            keyed_draws,
+            memory,
+            live,
+            nested,
+            growth,
+            scaling,
+            import_time,
+        ),
         *(whole_day_batch, whole_day_lone, whole_day_live, whole_day_growth),
-        *(road_steps, road_prediction),
-        *(startup, files),
+        *(predictions, mobility, road_steps, road_prediction),
+        *(startup, files, csv_files, file_jobs, small_files),
         *(engines, engine_memory, engine_scaling, streams, stream_kills),
-        *(case_study, domains, gateway),
+        *(case_study, domains, attack_on_a_month, gateway),
     )
 }
 

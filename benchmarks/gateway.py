@@ -36,6 +36,8 @@ REPORTS_PER_S, REPORTS_S = 20.0, 8.0  # of one user, for whom the gateway has pl
 MANY = 100_000
 # Nobody's budget ends while it is measured.
 ENDLESS: dict[str, Any] = {"level": 1e7, "window": "none"}
+ONE_WINDOW: dict[str, Any] = {"level": 1e7, "window": "day"}
+THREE_WINDOWS: dict[str, Any] = {**ONE_WINDOW, "limits": (("30d", 1e8), ("forever", 1e9))}
 
 
 _stretches = count()
@@ -219,6 +221,14 @@ def _growth(name: str, fresh: Callable[[Path, str], str]) -> list[Result]:
         young, old = _some(small, "young", 1), _some(small, "old", 1)
         old.reports(10_000)
         early, late = shortest_times(9, partial(young.reports, 50), partial(old.reports, 50))
+        one, three = (
+            _some(small, "one", 1, ONE_WINDOW),
+            _some(small, "three", 1, THREE_WINDOWS),
+        )
+        alone, nested = shortest_times(9, partial(one.reports, 50), partial(three.reports, 50))
+        new = _some(small, "new", 1, THREE_WINDOWS)
+        three.reports(10_000)
+        new_one, old_one = shortest_times(9, partial(new.reports, 50), partial(three.reports, 50))
         some, many = _some(small, "some", 1000), _many(large)
         among_some, among_many = shortest_times(
             9, partial(some.reports, 100), partial(many.reports, 100)
@@ -226,7 +236,20 @@ def _growth(name: str, fresh: Callable[[Path, str], str]) -> list[Result]:
         small.close()
         large.close()
     later, crowd = late / early, among_many / among_some
+    more, later_nested = nested / alone, old_one / new_one
     return [
+        Result(
+            f"{name}: a report with budgets of three windows / of one",
+            f"{more:.2f}",
+            "at most 1.3",
+            more < 1.3,
+        ),
+        Result(
+            f"{name}: with three windows, a report after ten thousand / one of the first",
+            f"{later_nested:.2f}",
+            "1",
+            later_nested < 1.2,
+        ),
         Result(
             f"{name}: a report of a user after ten thousand / one of the first",
             f"{later:.2f}",
@@ -264,8 +287,8 @@ def _ledger(folder: Path, fresh: Callable[[Path, str], str]) -> Ledger:
     return Ledger.open(paths_in(folder, fresh(folder, "growth")))
 
 
-def _some(ledger: Ledger, name: str, count: int) -> _Reporter:
-    found = [shown(member(ledger, f"{name}{i}", **ENDLESS)) for i in range(count)]
+def _some(ledger: Ledger, name: str, count: int, settings: dict[str, Any] = ENDLESS) -> _Reporter:
+    found = [shown(member(ledger, f"{name}{i}", **settings)) for i in range(count)]
     return _Reporter(ledger, found)
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 import hereish
+from benchmarks.processes import ALL_CORES, all_cores
 from benchmarks.results import Result, shortest_times
 from hereish import synthetic
 from hereish.core.types import Floats, Ints
@@ -95,6 +96,31 @@ def throughput() -> list[Result]:
                 True,
             ),
         ]
+    return rows
+
+
+def workers() -> list[Result]:
+    """Two workers against one, by the clock: nothing else may run beside them."""
+    if len(ALL_CORES) < 2:
+        return []
+    data = traces(200_000)
+    rows = []
+    with all_cores():
+        for name, m in mechanisms().items():
+            one, two = shortest_times(
+                15,
+                partial(hereish.sanitize, m, *data),
+                partial(hereish.sanitize, m, *data, workers=2),
+            )
+            ratio = one / two
+            rows.append(
+                Result(
+                    f"time, {name}, 200,000 traces of 30, one worker / two, on two cores",
+                    f"{ratio:.2f}",
+                    "at least 1.7",
+                    ratio >= 1.7,
+                )
+            )
     return rows
 
 
@@ -225,6 +251,35 @@ def growth() -> list[Result]:
     return [
         Result(
             "one live report after a million / one of the first", f"{ratio:.2f}", "1", ratio < 1.2
+        )
+    ]
+
+
+def nested() -> list[Result]:
+    """A live report that three budgets are asked for, against one with one budget."""
+    day = hereish.Day("UTC")
+    windows = (day, day & hereish.Days(30).within(1e10) & hereish.Forever.within(1e11))
+    sessions = [
+        hereish.fixed_rate(hereish.Privacy(1e9, 1), reports=10**6, window=window).session()
+        for window in windows
+    ]
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    moments = [start + timedelta(seconds=60 * i) for i in range(1400)]
+
+    def many(number: int) -> None:
+        session = sessions[number]
+        for at in moments:
+            session.report((60.17, 24.94), at)
+        sessions[number] = session.mechanism.session()
+
+    one, three = shortest_times(7, partial(many, 0), partial(many, 1))
+    ratio = three / one
+    return [
+        Result(
+            "one live report with budgets of three windows / of one",
+            f"{ratio:.2f}",
+            "at most 1.3",
+            ratio < 1.3,
         )
     ]
 

@@ -23,7 +23,7 @@ nitpicky = True
 # The objects of other projects are named and not linked: their indexes would be fetched.
 nitpick_ignore_regex = [
     (r"py:.*", r"(?!hereish\b).*"),
-    (r"py:class", r"hereish\..*\.(Item|Frame|_\w+)"),  # type variables, and what is private
+    (r"py:class", r"hereish\..*\.(Item|Frame|R|_\w+)"),  # type variables, and what is private
     (r"py:class", r"hereish\.gateway\..*\.Ledger"),  # the gateway has pages, and no reference
 ]
 

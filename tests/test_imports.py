@@ -15,13 +15,15 @@ ORDER = (
     *("hereish.errors", "hereish._former_names", "hereish.core", "hereish"),
     *("hereish.synthetic", "hereish.testing", "hereish.lbs", "hereish.client"),
     "hereish.domains",
-    *("hereish._prior_files", "hereish.priors", "hereish.roads"),
-    *("hereish._made_up_days", "hereish.forecast", "hereish.traces", "hereish.spark"),
+    "hereish._array_files",
+    *("hereish._prior_files", "hereish.priors", "hereish.mobility", "hereish.roads"),
+    *("hereish._made_up_days", "hereish.forecast", "hereish.audit"),
+    *("hereish.traces", "hereish.spark"),
     *("hereish.gateway", "hereish.gateway.ledger", "hereish.gateway.observability"),
     *("hereish.gateway.http.protocols", "hereish.gateway.forwarding"),
     *("hereish.gateway.admin", "hereish.gateway.http"),
     *("hereish.evaluation", "hereish.evaluation.figures", "hereish.demo"),
-    *("hereish.viewer", "hereish.cli", "hereish.__main__"),
+    *("hereish.viewer", "hereish.attack", "hereish.cli", "hereish.__main__"),
 )
 
 

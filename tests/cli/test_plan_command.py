@@ -59,6 +59,25 @@ def test_plan_speaks_plainly() -> None:
         assert words in done.stdout
 
 
+def test_plan_states_a_second_promise_where_there_is_one() -> None:
+    alone = ("plan", "--mechanism", "independent", "--reports", "30")
+    said = in_a_process(*alone).stdout
+    assert "A second promise, besides the first. For the reports of each day" in said
+    assert "at most 3.42 times as likely from one trace as from any one other" in said
+    assert "but for a probability of 1e-06" in said
+    numbers = json.loads(in_a_process(*alone, "--json").stdout)["second_promise"]
+    assert math.exp(numbers["level"]) == pytest.approx(3.42, abs=0.01)
+    assert numbers["delta"] == 1e-6
+    whole_day = in_a_process("plan", "--json").stdout
+    assert json.loads(whole_day)["second_promise"] is None
+
+
+def test_plan_of_very_many_reports_ends_well() -> None:
+    done = in_a_process("plan", "--mechanism", "independent", "--reports", "50000", "--json")
+    assert done.returncode == 0, done.stderr
+    assert 0.0 < json.loads(done.stdout)["second_promise"]["level"] < 0.1
+
+
 def test_plan_gives_the_same_numbers_to_programs() -> None:
     done = in_a_process(
         "plan", "--reports", "30", "--level", "ln 10", "--radius", "0.1km", "--json"
@@ -86,3 +105,33 @@ def test_a_usage_error_has_no_traceback(arguments: tuple[str, ...], words: str) 
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_plan_adds_days_up_to_months_and_years() -> None:
+    budgets = ("--budget", "ln 10/day", "--budget", "ln 1000/month", "--budget", "ln 1e5/forever")
+    done = in_a_process("plan", *budgets, "--json")
+    assert done.returncode == 0, done.stderr
+    levels = {one["period"]: one["level"] for one in json.loads(done.stdout)["adds_up"]}
+    assert levels == {"a day": math.log(10), "a month": math.log(1000), "a year": math.log(1e5)}
+    done = in_a_process("plan", "--budget", "ln 10/day", "--level", "ln 4")
+    assert done.returncode == 2
+    assert "--budget says what --level says: leave out one of them" in done.stderr
+    done = in_a_process("plan", "--budget", "ln 10/24h", "--json")
+    assert done.returncode == 0, done.stderr
+    (limit,) = json.loads(done.stdout)["limits"]
+    assert limit == {"covers": "the reports of any 24 hours", "level": math.log(10)}
+    done = in_a_process("plan", "--budget", "ln 10/24h")
+    assert "limited for the reports of any 24 hours" in " ".join(done.stdout.split())
+
+
+def test_an_observer_is_asked_for_homes() -> None:
+    """More nights tell more: of independent noise at home almost everything."""
+    options = ("--mechanism", "independent", "--reports", "48", "--level", "40", "--observer", "1")
+    done = in_a_process("plan", *options, "--json")
+    assert done.returncode == 0, done.stderr
+    homes = json.loads(done.stdout)["homes_found_within_200_m"]
+    assert list(homes) == ["1", "7", "28"]
+    assert homes["28"] == 1.0
+    told = in_a_process("plan", *options).stdout
+    assert "finds the homes of so many of 1 made-up people within 200 m" in told
+    assert "after 28 nights" in told

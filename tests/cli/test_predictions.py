@@ -12,7 +12,7 @@ from typing import get_args
 
 import pytest
 
-from hereish import Day, Ensemble, Filter, Linear, ParameterError, Parrot, PlaceMemory
+from hereish import Day, Ensemble, Filter, Linear, Mobility, ParameterError, Parrot, PlaceMemory
 from hereish.core.settings import (
     NUMBERS,
     PREDICTIONS,
@@ -28,6 +28,7 @@ ZONE = "Europe/Helsinki"
 KINDS = {
     "parrot": Parrot,
     "places": PlaceMemory,
+    "mobility": Mobility,
     "linear": Linear,
     "filter": Filter,
     "ensemble": Ensemble,
@@ -69,7 +70,7 @@ def test_each_name_is_its_prediction_in_every_preset(preset: Preset) -> None:
 
 def test_a_name_that_is_none_and_noise_without_guesses_are_refused() -> None:
     unknown = MechanismSettings(1.0, 100.0, 3000.0, prediction="oracle")  # type: ignore[arg-type]  # so
-    with pytest.raises(ParameterError, match="must be one of parrot, places, linear"):
+    with pytest.raises(ParameterError, match="must be one of parrot, places, mobility"):
         unknown.build()
     independent = MechanismSettings(1.0, 100.0, 3000.0, mechanism="independent")
     with pytest.raises(ParameterError, match="independent noise predicts nothing"):
@@ -83,13 +84,13 @@ def test_files_are_sanitised_with_it(hereish: Terminal, ride: Path, name: str) -
     told = output_of(hereish("sanitize", ride, "-o", out, *wide, "--prediction", name))
     rows = list(csv.DictReader(io.StringIO(out.read_text())))
     hard = sum(row["kind"] == "hard" for row in rows)
-    if name in ("parrot", "places"):
+    if name in ("parrot", "places", "mobility"):
         assert len(rows) < 100, "the budget is gone: each report is fresh noise"
         assert hard > 0.8 * len(rows)
     else:
         assert len(rows) > 150
         assert hard < 0.4 * len(rows)
-    assert ("its mean" in told) == (name in ("places", "filter", "ensemble"))
+    assert ("its mean" in told) == (name in ("places", "mobility", "filter", "ensemble"))
 
 
 def test_it_is_told_and_stored(hereish: Terminal) -> None:

@@ -190,7 +190,7 @@ def test_what_the_options_accept_can_be_built_and_nothing_else(preset: Preset | 
         ACCURACIES, REPORTS, (None, "23:00-06:30"), ("predictive", "independent"), (None, 3.0)
     ):
         options = MechanismOptions(
-            *("ln 10", "100m", accuracy, reports, preset, quiet, mechanism),  # type: ignore[arg-type]  # strings of the product
+            *("ln 10", "100m", (), accuracy, reports, preset, quiet, mechanism),  # type: ignore[arg-type]  # strings of the product
             *("off" if skip is None else "3km/h", None, None, "day"),
         )
         settings = MechanismSettings(

@@ -42,6 +42,23 @@ def test_the_summary_says_what_was_done_and_promised(hereish: Terminal, city: Pa
     assert "nine out of ten" not in raw  # it depends on the truth
 
 
+def test_several_budgets_hold_at_once(hereish: Terminal, city: Path) -> None:
+    out = city.with_name("out.csv")
+    budgets = ("--budget", "ln 4/30d", "--budget", "ln 10/24h", "--budget", "ln 5/forever")
+    done = hereish("sanitize", city, "-o", out, *budgets, "--accuracy", "3km")
+    assert done.code == 0
+    assert (
+        "For each user, the reports of any 24 hours: whatever is released is at most 10 "
+        in done.out
+    )
+    assert "for the reports of any 30 days, at most 4 times; for all reports together" in done.out
+    spent: dict[str, float] = {}
+    for row in table(out.read_text()):
+        spent[row["user"]] = spent.get(row["user"], 0.0) + float(row["cost"])
+    assert len(spent) == 3
+    assert 0.5 < max(spent.values()) * 100.0 / math.log(4) <= 1.0 + 1e-9
+
+
 def test_the_summary_for_programs_counts_every_point(hereish: Terminal, city: Path) -> None:
     out = city.with_name("out.csv")
     done = hereish("sanitize", city, "-o", out, "--accuracy", "3km", "--json")

@@ -43,6 +43,24 @@ def test_two_jobs_share_the_budget_of_a_user(hereish: Terminal, folder: Path) ->
     assert "2 windows of 2 users; paid" in text
 
 
+def test_a_shared_budget_has_no_second_promise(hereish: Terminal, folder: Path) -> None:
+    """Others release from the same budget: what all of it loses but for delta is not known."""
+    alone = ("--mechanism", "independent", "--reports", "30")
+    hereish("user", "add", "a", *alone)
+    shared = sanitize(hereish, "one.csv", "--job", "one", *alone)
+    assert json.loads(shared.out)["second"] is None, shared.err
+    assert "at_delta" not in Path("one.csv-metadata.json").read_text()
+    own = hereish("sanitize", "day.csv", "-o", "own.csv", *alone)
+    assert "A second promise, besides the first. For each user, the reports of each day" in own.out
+    assert "guarantee_at_delta" in Path("own.csv-metadata.json").read_text()
+
+
+def test_very_many_reports_are_sanitised(hereish: Terminal, folder: Path) -> None:
+    many = ("--mechanism", "independent", "--reports", "50000", "--json")
+    done = hereish("sanitize", "day.csv", "-o", "many.csv", *many)
+    assert 0.0 < json.loads(done.out)["second"]["level"] < 0.1, done.err
+
+
 def spent(name: str, user: str) -> float:
     lines = Path(name).read_text().splitlines()[1:]
     return sum(float(line.split(",")[-1]) for line in lines if line.startswith(f"{user},"))

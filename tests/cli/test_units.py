@@ -57,3 +57,26 @@ def test_what_is_wrong_is_said_with_an_example(
     with pytest.raises(hereish.ParameterError) as refused:
         parse(text)
     assert words in str(refused.value)
+
+
+def test_budgets_are_levels_per_period_and_the_shortest_comes_first() -> None:
+    parsed = _units.budgets(["ln 1e6/forever", "ln 1000 / month", "2.5/24h", "ln 9/30 d"])
+    assert [one.period for one in parsed] == ["24h", "30d", "month", "forever"]
+    assert [one.level for one in parsed] == [2.5, math.log(9), math.log(1000), math.log(1e6)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "why"),
+    [
+        (["ln 10"], "a budget is a level and a period"),
+        (["ln 10/week"], "a period is day, month, forever or a rolling one"),
+        (["ln 10/0h"], "duration in seconds must be a finite number above 0"),
+        (["ln 10/1e9d"], "a period is"),
+        (["ln 10/99999999999d"], "a period is"),
+        (["/day"], "a level is a number above 0"),
+        (["ln 10/day", "ln 20/day"], "each period has one budget, found day, day"),
+    ],
+)
+def test_what_is_no_budget_is_refused(texts: list[str], why: str) -> None:
+    with pytest.raises(hereish.ParameterError, match=why):
+        _units.budgets(texts)

@@ -35,6 +35,55 @@ def test_without_an_accuracy_the_budget_lasts_the_day(hereish: Terminal, tmp_pat
     assert shown_as["forecast"]["ends_typical_s"] is None
 
 
+def test_several_budgets_are_shown_with_what_is_left_of_each(hereish: Terminal) -> None:
+    budgets = ("--budget", "ln 1000/month", "--budget", "ln 10/day", "--budget", "ln 1e6/forever")
+    added = output_of(hereish("user", "add", "alice", *budgets, "--time-zone", "Europe/Helsinki"))
+    assert "For the reports of each day (Europe/Helsinki)" in added
+    assert "for the reports of each month (Europe/Helsinki), at most 1000 times" in added
+    told = output_of(hereish("user", "show", "alice"))
+    assert told.count("0.0% spent, 100.0% of it is left") == 2
+    assert "covers all reports together" in told
+    shown_as = json.loads(output_of(hereish("user", "show", "alice", "--json")))
+    assert [limit["remaining"] > 0.0 for limit in shown_as["standing"]["limits"]] == [True, True]
+    assert [period for period, _ in shown_as["policy"]["limits"]] == ["month", "forever"]
+    again = ("--budget", "ln 10/day", "--budget", "ln 100/30d")
+    changed = output_of(hereish("user", "policy", "alice", *again))
+    assert "for the reports of any 30 days, at most 100 times" in changed
+
+
+def test_without_a_day_s_budget_a_day_has_that_of_the_shortest(hereish: Terminal) -> None:
+    added = output_of(hereish("user", "add", "alice", "--budget", "ln 10/24h"))
+    assert "For the reports of each day (UTC)" in added
+    assert "for the reports of any 24 hours, at most 10 times" in added
+    output_of(hereish("user", "add", "bob", "--budget", "ln 10/6h", "--budget", "ln 20/month"))
+    policy = json.loads(output_of(hereish("user", "show", "bob", "--json")))["policy"]
+    assert (policy["window"], [name for name, _ in policy["limits"]]) == (
+        "21600.0",
+        ["6h", "month"],
+    )
+
+
+def test_budgets_and_a_level_or_a_window_are_refused(hereish: Terminal) -> None:
+    for option in (("--level", "ln 5"), ("--window", "12h")):
+        refused = hereish("user", "add", "alice", "--budget", "ln 10/day", *option)
+        assert refused.code == 2
+        assert f"--budget says what {option[0]} says: leave out one of them" in refused.err
+
+
+def test_the_second_promise_is_shown_beside_the_first(hereish: Terminal) -> None:
+    hereish("user", "add", "ann", "--reports", "30", "--mechanism", "independent")
+    words = output_of(hereish("user", "show", "ann"))
+    assert "at most 10 times as likely" in words
+    assert "at most 3.42 times as likely" in words
+    assert "the reports so far: at most 1 times" in words
+    told = json.loads(output_of(hereish("user", "show", "ann", "--json")))["second"]
+    assert told["level_so_far"] == 0.0
+    assert told["delta"] == 1e-6
+    hereish("user", "add", "bob", "--reports", "30")
+    assert "but for a probability" not in output_of(hereish("user", "show", "bob"))
+    assert json.loads(output_of(hereish("user", "show", "bob", "--json")))["second"] is None
+
+
 def test_quiet_hours_are_shown(hereish: Terminal) -> None:
     output_of(hereish("user", "add", "alice", "--quiet-hours", "23:00-06:30"))
     assert "no tests from 23:00 to 06:30" in output_of(hereish("user", "show", "alice"))

@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 import pytest
 
-from hereish.traces.columns import USUAL_NAMES
+from hereish.traces.column_names import OTHER_NAMES, USUAL_NAMES
 from hereish.traces.faults import FAULT_REASONS
 from hereish.traces.formats.registry import FORMATS
 from tests.support.paths import ROOT
 
 PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
-RUN = ("hereish", "cat", "cp", "head", "ls", "mkdir", "printf", "sed", "tail")
+RUN = ("hereish", "cat", "cp", "head", "ls", "mkdir", "printf", "python", "sed", "tail")
 NOT_RUN = ("make", "pip")  # targets and extras are checked by tests of their own
 SERVES = "hereish serve"  # goes on until it is stopped; tests/gateway runs it
 
@@ -154,7 +154,9 @@ def test_the_page_of_files_knows_all_formats_names_and_faults() -> None:
             assert f"`{extension}`" in text
         assert f"`{form.name}`" in text
     for role, names in USUAL_NAMES.items():
-        assert f"| `--{role}` | {', '.join(f'`{name}`' for name in names)} |" in text
+        others = OTHER_NAMES[role]
+        listed_names = [", ".join(f"`{name}`" for name in some) for some in (names, others)]
+        assert f"| `--{role}` | {listed_names[0]} | {listed_names[1]} |" in text
     listed = re.findall(r"(?<=The reasons are\n\n)(?:\* .+\n)+", page)
     assert listed == ["".join(f"* {words}\n" for words in FAULT_REASONS.values())]
 

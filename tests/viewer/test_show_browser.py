@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
+from hereish.traces.guarantee import GuaranteeMetadata
 from hereish.viewer.page import page
 from tests.support.browser import Look, chromium, opened
 from tests.support.show_traces import batch, people
@@ -211,6 +213,8 @@ def test_it_fits_a_phone(browser: Browser, saved: Path, tmp_path: Path, scheme: 
             assert box is not None
             assert box["x"] >= 0
             assert box["x"] + box["width"] <= wide
+        assert "Tap a reported position" in look.page.locator("#how").inner_text()
+        assert "Hover" not in look.page.locator("main").inner_text()
         look.page.locator("#map").scroll_into_view_if_needed()
         look.page.touchscreen.tap(*middle(look.page.locator(PLACES).first))
         look.page.locator("#map .hoverlayer .hovertext").wait_for()
@@ -236,6 +240,39 @@ def test_it_says_what_it_does_not_know(browser: Browser, tmp_path: Path) -> None
         colour = look.page.locator("#guarantee").evaluate("(e) => getComputedStyle(e).color")
         assert colour == "rgb(201, 42, 42)"
         assert (look.elsewhere, look.violations, look.said) == ([], [], [])
+
+
+def test_what_was_left_out_by_time_is_not_drawn_as_refused(
+    browser: Browser, tmp_path: Path
+) -> None:
+    at_s = 1e9 + 60.0 * np.arange(61)
+    walk = np.column_stack([60.0 + 1e-4 * np.arange(61), np.full(61, 25.0)])
+    asked = np.arange(0, 61, 10)
+    public = batch(at_s[asked[:5]], walk[asked[:5]] + 0.002)  # two of seven were refused
+    path = tmp_path / "page.html"
+    path.write_text(page(batch(at_s, walk), public, GuaranteeMetadata("…", every_s=600.0)), "utf-8")
+    with opened(browser, path, **DESKTOP) as look:
+        assert look.page.locator("#map .tracerefused path.point").count() == 2
+        tiles = look.page.locator("#tiles").inner_text()
+        assert re.search(r"refused\s+2\b", tiles)
+        assert re.search(r"left out, within 10 min of another\s+54\b", tiles)
+        assert "refused" in look.page.locator("#map .legend").text_content()  # type: ignore[operator]  # there is one
+        assert (look.elsewhere, look.violations, look.said) == ([], [], [])
+
+
+def test_many_refused_points_do_not_hide_the_trace(browser: Browser, tmp_path: Path) -> None:
+    """Their circles are drawn below it: the legend promises a trace in its own colour."""
+    n = 1500
+    at_s = 1e9 + 2.0 * np.arange(n)
+    walk = np.column_stack([60.0 + 1e-5 * np.arange(n), np.full(n, 25.0)])
+    path = tmp_path / "page.html"
+    path.write_text(page(batch(at_s, walk), batch(at_s[:1], walk[:1]), None), "utf-8")
+    with opened(browser, path, **DESKTOP) as look:
+        order = look.page.evaluate(
+            "[...document.querySelectorAll('#map .scatterlayer > .trace')].map("
+            "(e) => /trace(links|refused|true|places)/.exec(e.getAttribute('class'))[1])"
+        )
+        assert order == ["links", "refused", "true", "places"]
 
 
 PLANTED = {

@@ -76,11 +76,32 @@ def test_a_file_without_kinds_and_costs_will_do_and_quiet_is_quiet(
     folder: Path, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.html"
-    done = run("show", "true.csv", "true.csv", "-o", page, "--quiet", folder=folder)
+    plain = tmp_path / "plain.csv"
+    plain.write_bytes((folder / "true.csv").read_bytes())
+    done = run("show", "true.csv", plain, "-o", page, "--quiet", folder=folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     for view in page_data(page)["views"]:
         assert view["mean_m"] == 0
         assert view["budget"] is None
+
+
+@pytest.mark.parametrize("reported", REPORTED)
+def test_thinned_points_are_told_from_refused_ones_in_every_format(
+    folder: Path, tmp_path: Path, reported: str
+) -> None:
+    public, page = tmp_path / reported, tmp_path / "page.html"
+    options = ("--every", "2h", "--time-zone", "Europe/Helsinki", "--json")
+    done = run("sanitize", "true.csv", "-o", public, *options, folder=folder)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["thinned"] > 0
+    assert run("show", "true.csv", public, "-o", page, folder=folder).returncode == 0
+    data = page_data(page)
+    assert data["every_s"] == 7200
+    days = [view for view in data["views"] if view["day"] is not None]
+    assert sum(view["thinned"] for view in days) == summary["thinned"]
+    refused = sum(view["points"] - view["reports"] - view["thinned"] for view in days)
+    assert refused == summary["refused"]
 
 
 @pytest.mark.parametrize(
@@ -92,6 +113,9 @@ def test_a_file_without_kinds_and_costs_will_do_and_quiet_is_quiet(
         (("true.csv", "public.gpx", "-o", "nowhere/page.html"), "in an existing folder"),
         (("true.csv", "public.gpx", "-o", "."), "must name a file"),
         (("true.csv", "-", "-o", "page.html"), "REPORTED must be a file"),
+        (("public.gpx", "true.csv", "-o", "page.html"), "swap them"),
+        (("public.csv", "true.csv", "-o", "page.html"), "swap them"),
+        (("true.csv", "true.csv", "-o", "page.html"), "must be two files, found true.csv twice"),
         (("true.csv", "missing.gpx", "-o", "page.html"), "missing.gpx"),
         (("true.csv", "public.gpx", "-o", "page.html", "--time-zone", "X/Y"), "IANA name"),
         (("true.csv", "public.gpx"), "--output"),

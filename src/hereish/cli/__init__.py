@@ -13,16 +13,18 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 # Exit codes; 143 after SIGTERM.
-DONE, FAILED, USAGE_ERROR, DEFECT, INTERRUPTED = 0, 1, 2, 70, 130
+DONE, FAILED, USAGE_ERROR, REFUTED, DEFECT, INTERRUPTED = 0, 1, 2, 3, 70, 130
 GROUPS = {
     "Files": {
         "sanitize": "traces in, sanitised traces out",
         "show": "true and reported traces on a page for their owner",
+        "attack": "what an observer learns from released files",
         "sample": "a made-up day to try things on",
     },
     "Settings": {
         "plan": "what a setting means, before it is used",
         "tune": "settings that suit people like those in your data",
+        "learn": "a mobility model of public traces",
     },
     "Gateway": {
         "serve": "the gateway: a phone in, a private place out",
@@ -31,7 +33,10 @@ GROUPS = {
         "forward": "destinations of releases",
         "ledger": "maintenance of the gateway's ledger",
     },
-    "Research": {"evaluate": "the paper's case study on your data"},
+    "Research": {
+        "evaluate": "the paper's case study on your data",
+        "audit": "whether the promise holds, seen from outside",
+    },
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 EXAMPLES = """\b
@@ -42,8 +47,8 @@ Examples:
   hereish show day.gpx public.gpx -o page.html
 
 \b
-Exit codes: 0 done, 1 the data or the disk did not allow it, 2 a usage error, 70 a defect of
-hereish, 130 interrupted, 143 terminated.
+Exit codes: 0 done, 1 the data or the disk did not allow it, 2 a usage error, 3 an audit refuted
+the claim, 70 a defect of hereish, 130 interrupted, 143 terminated.
 
 \b
 Completion: eval "$(_HEREISH_COMPLETE=bash_source hereish)" in bash; zsh and fish likewise.

@@ -9,7 +9,7 @@ import click
 from hereish.cli._command_lines import format_command, options_on_command_line
 from hereish.cli._formatting import format_count, format_distance, format_duration
 from hereish.cli._remedies import find_remedies
-from hereish.core.settings import NUMBERS
+from hereish.core.settings import LASTING, NUMBERS
 from hereish.forecast import End, Forecast, Outlook, forecast
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def describe_forecast(policy: Policy, expected: Forecast) -> str:
         every += ", day and night," if policy.interval_s < _DAY_S else ""
     else:
         every = "As every fix is a report,"
-    paced = policy.chosen_preset in ("whole-day", "frequent") and budget_lasts(expected)
+    paced = policy.chosen_preset in LASTING and budget_lasts(expected)
     travels = "gets reports that are further off" if paced else "spends a budget sooner"
     return (
         f"{every} {_describe_end(policy, expected)}\nThat is a forecast from these settings alone, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from hereish.cli import _units
@@ -23,7 +23,7 @@ from hereish.cli._mechanism_options import (
 from hereish.cli._messages import note
 from hereish.cli._options import collect, option
 from hereish.core.mechanism import OnExhausted
-from hereish.core.settings import Preset
+from hereish.core.settings import MechanismSettings, Preset
 from hereish.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hereish.gateway.ledger.policy import Policy
     from hereish.gateway.paths import GatewayPaths
 
+_DAY_S = 86400.0
 NOT_INSTALLED = "the gateway needs more packages: pip install 'hereish[gateway]'"
 
 
@@ -153,18 +154,42 @@ class PolicyOptions(MechanismOptions):
         """The policy that they describe, after a warning if it promises little."""
         from hereish.gateway.ledger.policy import Policy
 
-        fixed_window = self.window in ("day", "none")
-        settings = self.mechanism_settings()
+        if self.prediction == "roads":
+            raise ParameterError(
+                "--prediction roads is for hereish sanitize, which reads a road file: a policy "
+                "names none, so that it means the same on every machine and after every restart. "
+                "Leave it out, or choose ensemble"
+            )
+        window, settings = self._first_window(self.mechanism_settings())
+        fixed_window = window in ("day", "none")
         every = self.every or _EVERY.get(settings.chosen_preset, "30min")
         policy = Policy(
             **asdict(settings),
-            window=self.window if fixed_window else str(_units.duration_s(self.window)),
+            window=window if fixed_window else str(_units.duration_s(window)),
             time_zone=self.time_zone,
             interval_s=0.0 if every == "0" else _units.duration_s(every),
             on_exhausted=self.on_exhausted,
         )
         warn_if_weak(policy.build())
         return policy
+
+    def _first_window(self, settings: MechanismSettings) -> tuple[str, MechanismSettings]:
+        """The window that is paced, and that a policy begins with: the day if it has a budget.
+
+        Else it has the budget of the shortest, which is then a limit beside it; and where that is
+        shorter than a day, windows of its length have.
+        """
+        budgets = self.budgets
+        if not budgets:
+            return self.window, settings
+        shortest = budgets[0]
+        first = next((one for one in budgets if one.period == "day"), shortest)
+        named = {"day": "day", "forever": "none"}
+        beside = first.period not in named
+        limits = [(one.period, one.level) for one in budgets if beside or one is not first]
+        settings = replace(settings, level=first.level, limits=tuple(limits) or None)
+        shorter = "day" if first.length_s >= _DAY_S else first.period
+        return named.get(first.period, shorter), settings
 
 
 _BUDGET = "What has one budget, and how often"

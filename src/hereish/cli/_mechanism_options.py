@@ -15,7 +15,9 @@ from hereish.cli._messages import warn
 from hereish.cli._options import Decorator, combine, option
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.privacy import Privacy
+from hereish.core.rolling import Rolling
 from hereish.core.settings import (
+    LASTING,
     PREDICTIONS,
     PRESETS,
     MechanismSettings,
@@ -32,6 +34,7 @@ _SPENDING = f"{SPENDING}: so that it lasts the day, unless these say otherwise"
 _WEAK_LEVEL = math.log(100.0)
 _SHORT_WINDOW_S = 3600.0
 _IN_SETTINGS_FILE = (
+    "budget",
     "level",
     "radius",
     "accuracy",
@@ -45,12 +48,12 @@ _IN_SETTINGS_FILE = (
 _TAKES: dict[Preset, tuple[str, ...]] = {
     "whole-day": ("accuracy", "reports", "quiet_hours"),
     "frequent": ("accuracy", "reports", "quiet_hours"),
+    "weeks": ("accuracy", "reports", "quiet_hours"),
     "walker": ("accuracy",),
     "taxi": ("accuracy",),
     "paper-rate": ("reports", "skip_speed"),
     "paper-utility": ("accuracy", "skip_speed"),
 }
-LASTING: tuple[Preset, ...] = ("whole-day", "frequent")
 
 
 @dataclass(frozen=True)
@@ -59,15 +62,34 @@ class MechanismOptions:
 
     level: str
     radius: str
+    budget: tuple[str, ...]
     accuracy: str | None
     reports: int | None
     preset: Preset | None
     quiet_hours: str | None
     mechanism: Literal["predictive", "independent"]
     skip_speed: str
-    prediction: PredictionName | None
+    prediction: PredictionName | Literal["roads"] | None
     settings: str | None
     window: str
+
+    @property
+    def budgets(self) -> list[_units.PeriodBudget]:
+        """Those of --budget, the shortest period first; none where it is not given."""
+        for name in ("level", "window") if self.budget else ():
+            if is_on_command_line(name):
+                raise ParameterError(
+                    f"--budget says what {_flag(name)} says: leave out one of them"
+                )
+        return _units.budgets(self.budget)
+
+    @property
+    def window_in_force(self) -> str:
+        """What --window says or, with --budget, the shortest period."""
+        if not self.budget:
+            return self.window
+        period = self.budgets[0].period
+        return "none" if period == "forever" else period
 
     def mechanism_settings(self) -> MechanismSettings:
         """What the options describe, or the settings file that they name."""
@@ -76,8 +98,10 @@ class MechanismOptions:
             settings = self._with_quiet_hours(settings_file.read(self.settings))
         else:
             self._check_fit()
+            budgets, quiet = self.budgets, self.quiet_hours
             privacy = parse_privacy(self.level, self.radius)
-            quiet = self.quiet_hours
+            if budgets:
+                privacy = Privacy(budgets[0].level, privacy.radius_m)
             settings = MechanismSettings(
                 privacy.level,
                 privacy.radius_m,
@@ -87,7 +111,9 @@ class MechanismOptions:
                 skip_kmh=None if self.skip_speed == "off" else _units.speed_kmh(self.skip_speed),
                 preset=self.preset,
                 quiet=None if quiet is None else _units.clock_hours(quiet),
-                prediction=self.prediction,
+                # Roads are a file, and settings are plain values: whoever builds adds them.
+                prediction=None if self.prediction == "roads" else self.prediction,
+                limits=tuple((one.period, one.level) for one in budgets[1:]) or None,
             )
         self._check_window(settings)
         return settings
@@ -160,21 +186,21 @@ class MechanismOptions:
 
     def _check_window(self, settings: MechanismSettings) -> None:
         """Refuse to spread a budget until the end of what does not end, and hours of no day."""
-        if settings.quiet is not None and self.window != "day":
+        if settings.quiet is not None and self.window_in_force != "day":
             raise ParameterError(
-                f"--quiet-hours are hours of a day, found --window {self.window}: leave out one of "
-                "them"
+                "--quiet-hours are hours of a day, found --window "
+                f"{self.window_in_force}: leave out one of them"
             )
-        endless = self.window in ("none", "trace")
+        endless = self.window_in_force in ("none", "trace")
         if not endless or settings.chosen_preset not in LASTING or settings.reports is not None:
             return
         by_default = self.preset is None and self.settings is None
         default = ", which is the default," if by_default else ""
         raise ParameterError(
             f"the budget of --preset {settings.chosen_preset}{default} is spread until the end of "
-            f"its window, and --window {self.window} has none that is known beforehand: leave out "
-            "--window, or say how many reports there will be (--preset whole-day --reports 48) or "
-            "how accurate they shall be (--preset paper-utility --accuracy 3km)"
+            f"its window, and --window {self.window_in_force} has none that is known beforehand: "
+            "leave out --window, or say how many reports there will be (--preset whole-day "
+            "--reports 48) or how accurate they shall be (--preset paper-utility --accuracy 3km)"
         )
 
 
@@ -205,7 +231,7 @@ def warn_if_weak(mechanism: PredictiveMechanism) -> None:
             "lower level, such as 'ln 10', or a larger radius"
         )
     window = mechanism.window
-    if isinstance(window, Every) and window.duration.total_seconds() < _SHORT_WINDOW_S:
+    if isinstance(window, (Every, Rolling)) and window.duration.total_seconds() < _SHORT_WINDOW_S:
         length_s = window.duration.total_seconds()
         budgets = f"{86400.0 / length_s:.0f}"
         warn(
@@ -221,9 +247,19 @@ PRIVACY_OPTIONS = combine(
     ),
     option(_PROMISE, "--radius", default="100m", show_default=True, help="Where it holds."),
 )
+BUDGET_OPTION = option(
+    _PROMISE,
+    "--budget",
+    multiple=True,
+    metavar="LEVEL/PERIOD",
+    help="Several levels at once, each for its period, in place of --level and --window: 'ln "
+    "10/day', 'ln 1000/month', 'ln 10/24h' (any 24 hours), 'ln 1000/30d', 'ln 1e6/forever'. May be "
+    "repeated.",
+)
 # The fields of MechanismOptions but the window.
 MECHANISM_OPTIONS = combine(
     PRIVACY_OPTIONS,
+    BUDGET_OPTION,
     option(
         _SPENDING,
         "--accuracy",
@@ -267,10 +303,11 @@ MECHANISM_OPTIONS = combine(
     option(
         _SPENDING,
         "--prediction",
-        type=click.Choice(get_args(PredictionName)),
+        type=click.Choice([*get_args(PredictionName), "roads"]),
         metavar="NAME",
         help="; ".join(f"{name}: {what}" for name, what in PREDICTIONS.items())
-        + ". Of the paper's presets parrot if not given, and of the others places.",
+        + "; roads: along those of --roads, of hereish sanitize. Of the paper's presets parrot if "
+        "not given, and of the others places.",
     ),
     option(
         _SPENDING,

@@ -18,9 +18,12 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 class Option(click.Option):
     """An option that belongs to a group."""
 
-    def __init__(self, *names: Any, group: str = OTHER, **settings: Any) -> None:
+    def __init__(
+        self, *names: Any, group: str = OTHER, bare: str | None = None, **settings: Any
+    ) -> None:
         super().__init__(*names, **settings)
         self.group = group
+        self.bare = bare  # its value where it is given without one; others follow a "="
 
 
 def options_by_group(
@@ -37,6 +40,18 @@ def options_by_group(
 
 class Command(click.Command):
     """A command whose help shows its options by group."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        bare = {
+            name: param.bare
+            for param in self.params
+            if isinstance(param, Option) and param.bare is not None
+            for name in param.opts
+        }
+        end = args.index("--") if "--" in args else len(args)
+        # Not left to click, which would take the argument that follows for the value.
+        given = [f"{arg}={bare[arg]}" if arg in bare else arg for arg in args[:end]]
+        return super().parse_args(ctx, given + args[end:])
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for group, records in options_by_group(self, ctx):

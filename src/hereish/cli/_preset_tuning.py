@@ -10,7 +10,7 @@ from typing import Literal
 from hereish.cli import _units
 from hereish.cli._formatting import format_distance, format_table
 from hereish.core.privacy import Privacy
-from hereish.core.settings import ACCURACY_M, MechanismSettings, PredictionName, Preset
+from hereish.core.settings import ACCURACY_M, LASTING, MechanismSettings, PredictionName, Preset
 from hereish.core.types import Bools
 from hereish.core.windows import Day, Window
 from hereish.errors import ParameterError
@@ -27,10 +27,9 @@ from hereish.evaluation.situations import (
 )
 from hereish.evaluation.study_settings import StudySettings
 
-PACED: tuple[Preset, ...] = ("whole-day", "frequent")
 STEADY: tuple[Preset, ...] = ("walker", "taxi")
 _REPORTS = 30  # the paper's
-_EVERY: dict[Preset, str] = {"whole-day": "30min", "frequent": "5min"}
+_EVERY: dict[Preset, str] = {"whole-day": "30min", "frequent": "5min", "weeks": "30min"}
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class PresetTuning:
     prediction: PredictionName | None = None
 
     def __post_init__(self) -> None:
-        paced = self.preset in PACED
+        paced = self.preset in LASTING
         if self.every and (not paced or self.reports is not None):
             raise ParameterError("--every is for presets that pace, and without --reports")
         if self.memory and self.of_days:
@@ -61,7 +60,7 @@ class PresetTuning:
     @property
     def of_days(self) -> bool:
         """Whether it is tuned on whole days, and not on query traces."""
-        return self.preset in PACED and self.reports is None
+        return self.preset in LASTING and self.reports is None
 
     @property
     def _planned(self) -> int:

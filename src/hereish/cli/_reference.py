@@ -40,6 +40,8 @@ _INPUTS = (
     "hereish sample -o geolife.parquet --users 8 --points 400",
     "sed 1s/user,time/trace_id,t/ city.csv > sampled-p0.2.csv",
     "hereish tune -o settings.toml --trials 4 --p 0.5",
+    "hereish sanitize city.csv -o observed.csv --time-zone Europe/Helsinki",
+    "hereish sanitize walk.gpx -o observed.gpx --preset paper-utility --accuracy 3km",
     "mkdir traces",
     "cp city.csv traces",
 )

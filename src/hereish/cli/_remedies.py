@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from hereish.cli import _units
-from hereish.core.settings import Preset
+from hereish.core.settings import LASTING, Preset
 from hereish.errors import HereishError
 from hereish.forecast import lasts_share
 
@@ -57,7 +57,9 @@ def find_remedies(policy: Policy, *, tuned: bool = False) -> list[Change]:
 
 def _last_the_window(policy: Policy) -> Change | None:
     """The budget spread over the window, with whatever accuracy that gives."""
-    preset: Preset = "frequent" if policy.preset == "frequent" else "whole-day"
+    preset: Preset = "whole-day"
+    if policy.preset is not None and policy.preset in LASTING:
+        preset = policy.preset
     if policy.chosen_preset == preset and policy.accuracy_m is None and policy.reports is None:
         return None
     lasting = replace(

@@ -10,10 +10,12 @@ from hereish.core.noise_first import NoiseFirst
 from hereish.core.pacing import Paced
 from hereish.core.types import Kind
 from hereish.core.windows import Day
+from hereish.traces.faults import FAULT_REASONS, Fault
 from hereish.traces.summary import Summary
 
 # So many times as many guesses as fresh noise: the points are too dense.
 _DENSE = 50
+_FEW = 5  # files that are listed one by one
 
 
 def summarise(
@@ -24,14 +26,19 @@ def summarise(
     rows = [*_describe_kinds(tally, mechanism), ("refused", tally.refused, spent)]
     if every is not None:
         rows.append(("thinned", tally.thinned, f"sooner than {every} after the one before"))
-    rows += [("bad", count, reason) for reason, count in tally.bad.items()]
+    rows += [
+        ("repeated" if reason == FAULT_REASONS[Fault.TWICE] else "bad", count, reason)
+        for reason, count in tally.bad.items()
+    ]
     width = max(len(f"{count:,}") for _, count, _ in rows)
     lines = [
         f"{format_count(tally.points, 'point')} in {format_count(tally.traces, 'trace')} of "
         f"{format_count(tally.users, 'user')}, from {format_count(tally.files, 'file')}:",
         *(f"  {name:9} {count:>{width},}  {reason}" for name, count, reason in rows),
         *(f"  not read: {reason}" for reason in tally.unreadable),
+        *_describe_others(tally),
     ]
+    lines += _describe_doubts(tally)
     mean, most = tally.displacement_mean_m, tally.displacement_p90_m
     if mean is not None and most is not None:
         lines.append(
@@ -39,6 +46,8 @@ def summarise(
             f"within {format_distance(most)}. (Computed from the truth: for your eyes.)"
         )
     lines.append(tally.guarantee)
+    if tally.second is not None:
+        lines.append(f"A second promise, besides the first. {tally.second}")
     if tally.job is not None:
         lines += _describe_job(tally.job)
     if tally.prior is not None:
@@ -58,6 +67,36 @@ def summarise(
             "together reveal up to twice as much."
         )
     return "\n".join(lines)
+
+
+def _describe_others(tally: Summary) -> list[str]:
+    """Files that were found and hold no points."""
+    lines = [f"  no points: {reason}" for reason in tally.without_points[:_FEW]]
+    if len(tally.without_points) > _FEW:
+        more = len(tally.without_points) - _FEW
+        lines.append(f"  no points: {format_count(more, 'more file')}")
+    if tally.ignored:
+        kinds = ", ".join(f"{n:,} {end or 'without an ending'}" for end, n in tally.ignored.items())
+        count = format_count(sum(tally.ignored.values()), "other file")
+        lines.append(f"  {count} in the folders or archives, of no format that is read: {kinds}")
+    return lines
+
+
+def _describe_doubts(tally: Summary) -> list[str]:
+    """Where the points may be read otherwise than they are meant."""
+    lines = []
+    if tally.possible_users:
+        names = " or ".join(map(repr, tally.possible_users))
+        lines.append(
+            f"All points were taken as one person's, with one budget. If {names} has a value per "
+            f"person or vehicle: --user {tally.possible_users[0]}."
+        )
+    if tally.bad.get(FAULT_REASONS[Fault.TWICE], 0) > tally.points / 2:
+        lines.append(
+            "Most points have the time of another, and one per time was used. If there is a column "
+            "with more exact times: --time COLUMN."
+        )
+    return lines
 
 
 def _describe_remedy(mechanism: PredictiveMechanism, every: str | None) -> str:

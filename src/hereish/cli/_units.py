@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
+from typing import NamedTuple
 
+from hereish.core.settings import period_window
 from hereish.errors import ParameterError
 
 LENGTH_M = {"m": 1.0, "km": 1000.0, "ft": 0.3048, "mi": 1609.344}
@@ -57,6 +60,45 @@ def level(text: str) -> float:
     if not (0.0 < value < math.inf):
         raise ParameterError(f"{expected}; found {text!r}")
     return value
+
+
+class PeriodBudget(NamedTuple):
+    """A budget as people write it: a level, and the period in which it may be spent."""
+
+    level: float
+    period: str  # day, month, forever, or a rolling one such as 24h or 30d
+
+    @property
+    def length_s(self) -> float:
+        """How long the period is, roughly."""
+        if self.period in _PERIODS_S:
+            return _PERIODS_S[self.period]
+        return duration_s(self.period)
+
+
+_PERIODS_S = {"day": 86400.0, "month": 30.4 * 86400.0, "forever": math.inf}
+
+
+def budget(text: str) -> PeriodBudget:
+    """'ln 10/day', 'ln 1000/month', 'ln 50/30d' or 'ln 1e6/forever'."""
+    amount, slash, period = text.rpartition("/")
+    period = re.sub(r"\s+", "", period).lower()
+    if not slash:
+        raise ParameterError(
+            "a budget is a level and a period, such as 'ln 10/day', 'ln 1000/month', 'ln 10/24h' "
+            f"(any 24 hours) or 'ln 1e6/forever'; found {text!r}"
+        )
+    period_window(period, "UTC")
+    return PeriodBudget(level(amount), period)
+
+
+def budgets(texts: Sequence[str]) -> list[PeriodBudget]:
+    """Several of them, the shortest period first: the others are limits beside it."""
+    parsed = sorted(map(budget, texts), key=lambda one: one.length_s)
+    periods = [one.period for one in parsed]
+    if len(set(periods)) < len(periods):
+        raise ParameterError(f"each period has one budget, found {', '.join(periods)}")
+    return parsed
 
 
 def clock_hours(text: str) -> str:

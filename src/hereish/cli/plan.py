@@ -11,19 +11,30 @@ import click
 from hereish.cli import _forecast_text
 from hereish.cli._formatting import format_count, format_distance, format_duration, format_rows
 from hereish.cli._gateway_options import PolicyOptions, policy_options
-from hereish.cli._options import Command, json_flag
+from hereish.cli._options import RUNNING, Command, json_flag, option
+from hereish.cli._progress import Progress
+from hereish.core.accounting import second_promise
 from hereish.core.ensemble import Ensemble
 from hereish.core.filter import Filter
 from hereish.core.linear import Linear
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.noise_first import NoiseFirst
-from hereish.forecast import Distinguishability, ExpectedError, Forecast, Outlook, outlook
+from hereish.forecast import (
+    Distinguishability,
+    ExpectedError,
+    Forecast,
+    Outlook,
+    adds_up,
+    outlook,
+)
 
 EXAMPLE = """\b
 Examples:
   hereish plan --time-zone Europe/Helsinki
   hereish plan --every 5min --quiet-hours 23:00-06:30
   hereish plan --accuracy 3km
+  hereish plan --budget "ln 10/day" --budget "ln 1000/month"
+  hereish plan --preset weeks --observer 3
   hereish plan --level "ln 4" --radius 200m --reports 30 --json
 """
 _TERMS = {
@@ -51,8 +62,16 @@ _TERMS_OF_MOVEMENT = {
 
 @click.command(cls=Command, epilog=EXAMPLE, short_help="what a setting means, before it is used")
 @policy_options
+@option(
+    RUNNING,
+    "--observer",
+    type=click.IntRange(1, 1000),
+    metavar="PEOPLE",
+    help="Also let an observer look for the homes of so many made-up people, who report every half "
+    "hour, after 1, 7 and 28 nights. Takes some seconds for each of them.",
+)
 @json_flag("The same numbers for programs.")
-def command(options: PolicyOptions, as_json: bool) -> None:
+def command(options: PolicyOptions, observer: int | None, as_json: bool) -> None:
     """Explain a setting: how many reports it gives, how far they lie from the truth, when the
     budget is exhausted, and what an observer can learn. The options are those of hereish user add.
     """
@@ -61,18 +80,50 @@ def command(options: PolicyOptions, as_json: bool) -> None:
     numbers = outlook(mechanism)
     expected = _forecast_text.forecast_policy(policy)
     summary = _forecast_text.summarise(policy, numbers, expected)
+    besides = second_promise(mechanism)
+    homes = None if observer is None else _find_homes(mechanism, observer)
     if as_json:
         values = _plain(numbers) | {
             "preset": policy.chosen_preset,
             "forecast": dataclasses.asdict(expected),
             "summary": summary,
+            "limits": [
+                {"covers": limit.covers(), "level": limit.level} for limit in mechanism.limits
+            ],
+            "adds_up": [revealed._asdict() for revealed in adds_up(mechanism)],
+            "second_promise": None if besides is None else dataclasses.asdict(besides),
         }
+        if homes is not None:
+            values["homes_found_within_200_m"] = homes
         click.echo(json.dumps(values, indent=2))
     else:
         click.echo(f"{summary}.\n")
         click.echo(describe(numbers, expected, mechanism))
+        if besides is not None:
+            click.echo(f"A second promise, besides the first. {besides}")
+        if homes is not None and observer is not None:
+            click.echo(f"\n{_describe_homes(homes, observer)}")
         click.echo()
         _forecast_text.print_forecast(policy, expected, "plan")
+
+
+def _find_homes(mechanism: PredictiveMechanism, people: int) -> dict[int, float]:
+    from hereish.attack.night_study import homes_found  # here because scipy is slow to import
+
+    with Progress("looking for homes", quiet=False, unit="people") as progress:
+        return homes_found(mechanism, people, progress=progress)
+
+
+def _describe_homes(homes: dict[int, float], people: int) -> str:
+    rows = [
+        (f"  after {format_count(nights, 'night')}", f"{share:.0%}")
+        for nights, share in homes.items()
+    ]
+    return (
+        "An observer who knows these settings, and that people sleep at home, finds the homes of "
+        f"so many of {people} made-up people within 200 m, with a report every half hour:\n"
+        f"{format_rows(rows)}"
+    )
 
 
 def _plain(numbers: Outlook) -> dict[str, object]:
@@ -105,11 +156,36 @@ def describe(numbers: Outlook, expected: Forecast, mechanism: PredictiveMechanis
         terms |= _TERMS_OF_MOVEMENT
     observer = "\n".join(f"  {_describe_observer(tells)}" for tells in n.tells)
     return (
-        f"For {n.covers}: {mechanism.privacy}.\n\n{format_rows(budget + rows)}\n\nThe terms:\n"
+        f"{mechanism.guarantee}\n\n{format_rows(budget + rows)}\n\nThe terms:\n"
         f"{format_rows(list(terms.items()))}\n\n"
         "An observer who sees all reports, and thought two traces equally likely before, can be "
-        f"at most this sure which of them is the true one:\n{observer}\n{changes}"
+        f"at most this sure which of them is the true one:\n{observer}\n{changes}\n\n"
+        f"{_describe_adding_up(mechanism)}"
     )
+
+
+def _describe_adding_up(mechanism: PredictiveMechanism) -> str:
+    """What days, months and years may reveal together."""
+    radius = format_distance(mechanism.privacy.radius_m)
+    rows = [
+        (f"  {revealed.period}", _describe_factor(revealed.level))
+        for revealed in adds_up(mechanism)
+    ]
+    limited = "; --budget 'ln 1000/month' would limit that"
+    if mechanism.limits:
+        limited = (
+            f", and are limited for {' and for '.join(one.covers() for one in mechanism.limits)}"
+        )
+    return (
+        f"Budgets add up{limited}. Whatever is released in a period is at most so many times as "
+        f"likely from one trace as from any other within {radius}:\n{format_rows(rows)}"
+    )
+
+
+def _describe_factor(level: float) -> str:
+    if level <= math.log(1e6) * (1.0 + 1e-9):
+        return f"{math.exp(level):,.4g} times"
+    return f"1e{math.ceil(level / math.log(10.0) - 1e-9)} times"
 
 
 def _rows_of_paper(n: Outlook, expected: Forecast) -> list[tuple[str, str]]:

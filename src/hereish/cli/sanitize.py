@@ -4,38 +4,33 @@ from __future__ import annotations
 
 import json
 import signal
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
+from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 
 import click
 
-from hereish.cli import _units
+from hereish.cli._budget_options import BUDGET_OPTIONS, BudgetOptions
 from hereish.cli._command_lines import is_on_command_line
-from hereish.cli._input_options import DROP_BAD, KEEP, InputOptions, input_options
-from hereish.cli._job_options import JOB_OPTIONS, JobOptions
-from hereish.cli._mechanism_options import (
-    LASTING,
-    MECHANISM_OPTIONS,
-    MechanismOptions,
-    on_exhausted_option,
-    warn_if_weak,
+from hereish.cli._input_options import (
+    DROP_BAD,
+    KEEP,
+    KEEP_TRACE_NAMES,
+    InputOptions,
+    input_options,
 )
+from hereish.cli._job_options import JOB_OPTIONS, JobOptions
+from hereish.cli._memory import keep_freed_memory
 from hereish.cli._messages import note
 from hereish.cli._options import RUNNING, Command, RunOptions, collect, option, output, run_options
 from hereish.cli._progress import Progress
 from hereish.cli._sanitize_summary import summarise
-from hereish.core.mechanism import OnExhausted, PredictiveMechanism
-from hereish.core.remap import PriorRemap
-from hereish.core.settings import MechanismSettings
-from hereish.core.windows import Day, NoReset, Window
+from hereish.core.mechanism import PredictiveMechanism
 from hereish.errors import ParameterError
-from hereish.priors import parse_prior
-from hereish.traces.budgets import EachTrace
 from hereish.traces.discovery import STANDARD_STREAM
 from hereish.traces.files import sanitize_files
-from hereish.traces.formats.registry import FORMAT_NAMES
+from hereish.traces.formats.registry import WRITTEN_NAMES
 from hereish.traces.order import ORDERS, Order
 from hereish.traces.summary import Summary
 from hereish.traces.writing import SplitBy
@@ -70,47 +65,6 @@ class OutputFileOptions:
 
 
 @dataclass(frozen=True)
-class BudgetOptions(MechanismOptions):
-    """A mechanism, and what has one budget."""
-
-    window: Literal["none", "day", "trace"]
-    every: str | None
-    on_exhausted: OnExhausted
-    prior: str | None
-
-    @property
-    def every_s(self) -> float | None:
-        """The shortest interval between points that are taken; None: all are taken."""
-        return None if self.every is None else _units.duration_s(self.every)
-
-    def build(self, time_zone: str | None) -> PredictiveMechanism:
-        """The mechanism, after a warning if it promises little."""
-        windows: dict[str, Window] = {"none": NoReset(), "trace": EachTrace()}
-        window = windows[self.window] if self.window in windows else Day(time_zone or "UTC")
-        mechanism = self._settings().build(window, self.on_exhausted)
-        if self.prior is not None:
-            mechanism = replace(mechanism, remap=PriorRemap(parse_prior(self.prior)))
-        warn_if_weak(mechanism)
-        return mechanism
-
-    def _settings(self) -> MechanismSettings:
-        settings = self.mechanism_settings()
-        if self.every_s is None:
-            return settings
-        lasts = settings.chosen_preset in LASTING
-        return replace(settings, every_s=max(self.every_s, _FASTEST_S) if lasts else self.every_s)
-
-    def policy_settings(self, time_zone: str | None) -> dict[str, Any]:
-        """The same as a policy of the gateway has it, for users whom a ledger does not know."""
-        return {
-            **asdict(self._settings()),
-            "window": self.window,
-            "time_zone": time_zone or "UTC",
-            "on_exhausted": self.on_exhausted,
-        }
-
-
-@dataclass(frozen=True)
 class EngineOptions:
     """Where the work is done."""
 
@@ -141,6 +95,10 @@ class EngineOptions:
         reasons = {
             "order": "Spark's rows have no order of the input",
             "split_by": "Spark splits its output by partition",
+            "date": "Spark reads times from one column",
+            "point": "Spark reads places from two columns",
+            "time_format": "Spark reads timestamps and ISO 8601",
+            "coordinate_unit": "Spark reads degrees",
         }
         for name, reason in reasons.items():
             if is_on_command_line(name):
@@ -155,11 +113,7 @@ class EngineOptions:
             )
 
 
-# Points more often than that are spent for as if they came this often: tests cost the same per hour
-# anyway, and larger noise throughout has only made reports worse, on made-up days and on real ones.
-_FASTEST_S = 300.0
 _TO = "Where to"
-_BUDGET = "What has one budget"
 
 
 @click.command(cls=Command, epilog=EXAMPLE, short_help="traces in, sanitised traces out")
@@ -169,7 +123,11 @@ _BUDGET = "What has one budget"
     OutputFileOptions,
     output("OUT", "File, folder or -."),
     option(
-        _TO, "--to", type=click.Choice(FORMAT_NAMES), help="Of OUT, where its name does not tell."
+        _TO,
+        "--to",
+        type=click.Choice(WRITTEN_NAMES),
+        metavar="FORMAT",
+        help=f"Of OUT, where its name does not tell: {', '.join(WRITTEN_NAMES)}.",
     ),
     option(
         _TO,
@@ -190,35 +148,8 @@ _BUDGET = "What has one budget"
         "files, or one per user.",
     ),
 )
-@collect(
-    "budget",
-    BudgetOptions,
-    MECHANISM_OPTIONS,
-    option(
-        _BUDGET,
-        "--window",
-        type=click.Choice(["none", "day", "trace"]),
-        default="day",
-        show_default=True,
-        help="All reports of a user, those of a day, or those of a trace.",
-    ),
-    option(
-        _BUDGET,
-        "--every",
-        metavar="DURATION",
-        help="Take each user's points at least this far apart, such as 30min. Without it all are "
-        "taken: a log with a fix every two seconds then repeats most of its reports.",
-    ),
-    on_exhausted_option(_BUDGET),
-    option(
-        _BUDGET,
-        "--prior",
-        metavar="world|FILE",
-        help="Move fresh noise to where people are, by a public map of them: the cities of the "
-        "world, or a file (.npz, .csv, .parquet, .asc, .tif). The output names it.",
-    ),
-)
-@input_options(DROP_BAD, KEEP)
+@BUDGET_OPTIONS
+@input_options(DROP_BAD, KEEP, KEEP_TRACE_NAMES)
 @option(RUNNING, "--seed", type=int, help="Repeatable, and therefore NOT PRIVATE.")
 @collect(
     "engine",
@@ -242,7 +173,8 @@ _BUDGET = "What has one budget"
 )
 @JOB_OPTIONS
 @run_options(
-    "Files read at a time. One per core if not given.",
+    "Files read at a time; with more than one, rows are released while others are read. One per "
+    "core if not given.",
     "The summary for programs.",
 )
 def command(
@@ -255,17 +187,21 @@ def command(
     sharing: JobOptions,
     run: RunOptions,
 ) -> None:
-    """Sanitise files of traces: GPX, GeoJSON, CSV, Parquet, GeoParquet, GeoLife and T-Drive.
+    """Sanitise the location histories that people have, in the files that they are in.
 
-    IN are files, folders, globs, or - for CSV on standard input. What comes out is the reported
-    place, its time, the ids as given, the kind of the report and its cost, and nothing else. It
-    appears complete or not at all.
+    Read are GPX, KML and KMZ, GeoJSON, MF-JSON, CSV and TSV, Parquet and GeoParquet, GeoPackage,
+    FIT, TCX, NMEA, Google's Timeline and Takeout, OwnTracks, Overland, GeoLife, T-Drive, and zip
+    archives such as exports of Strava, Garmin and Dawarich; `--to` lists what is written.
+
+    IN are files, folders, archives, globs, or - for CSV on standard input. What comes out is the
+    reported place, its time, the ids as given, the kind of the report and its cost, and nothing
+    else. It appears complete or not at all.
     """
     engine.check(inputs, seed, source.users_from)
     sharing.check(seed)
+    new_users = budget.policy_settings(source.time_zone) if sharing.add_users else None
     mechanism = budget.build(source.time_zone)
     on_spark = engine.engine == "spark"
-    new_users = budget.policy_settings(source.time_zone) if sharing.add_users else None
     replaced = not on_spark and target.out != STANDARD_STREAM and Path(target.out).is_file()
     # What Spark releases is derived from a key, so it can be computed again.
     with sharing.open(mechanism, repeats=on_spark, new_users=new_users) as job:
@@ -291,6 +227,7 @@ def _sanitize_here(
     job: LedgerJob | None,
 ) -> Summary:
     signal.signal(signal.SIGTERM, _exit_on_signal)
+    keep_freed_memory()
     with Progress("sanitising", run.quiet) as progress:
         return sanitize_files(
             inputs,

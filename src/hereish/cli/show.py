@@ -6,18 +6,21 @@ import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from hereish.cli._input_options import DROP_BAD, InputOptions, input_options
 from hereish.cli._options import QUIET, Command, output
 from hereish.errors import ParameterError
+from hereish.traces.column_names import unit_in_name
 from hereish.traces.columns import Columns
 from hereish.traces.discovery import STANDARD_STREAM
 from hereish.traces.files import load_rows, read_guarantee
 from hereish.traces.formats.registry import recognize
 from hereish.traces.reading import UsersFrom
 from hereish.traces.table import RowBatch
+from hereish.traces.validate import DropBad
 from hereish.viewer.page import page
 
 EXAMPLE = """\b
@@ -44,18 +47,21 @@ def command(true: str, reported: str, out: str, source: InputOptions, quiet: boo
     The page opens without a network. It contains true positions: it is for the owner's eyes, and
     is written so that other users of this computer cannot read it.
     """
-    path = _check_output(out, true, reported)
+    path = check_page_path(out, true, reported)
     if reported == STANDARD_STREAM:
         raise ParameterError("REPORTED must be a file: it is read more than once")
+    _check_different(true, reported)
     reported_form = None if Path(reported).is_dir() or recognize(reported) else source.form
     guarantee = read_guarantee(reported, reported_form)
+    if guarantee is None:
+        _check_not_swapped(true, reported, source.form)
     zone = source.time_zone or (guarantee.time_zone if guarantee is not None else None)
     columns = source.columns(zone)
     # One file that was written has its users in it; several have them in their names again.
     separate = source.users_from if Path(reported).is_dir() else None
     text = page(
         load_rows([true], columns, source.form, source.drop_bad, source.users_from),
-        _load_reported(reported, columns, reported_form, separate, source.drop_bad),
+        _load_reported(reported, _written(columns), reported_form, separate, source.drop_bad),
         guarantee,
         zone,
     )
@@ -64,7 +70,7 @@ def command(true: str, reported: str, out: str, source: InputOptions, quiet: boo
         click.echo(f"{path} contains true positions: it is for the owner's eyes, do not publish it")
 
 
-def _check_output(out: str, *inputs: str) -> Path:
+def check_page_path(out: str, *inputs: str) -> Path:
     """The path of the page, if it replaces no traces."""
     path = Path(out)
     if out == STANDARD_STREAM or path.is_dir() or not path.parent.is_dir():
@@ -75,12 +81,44 @@ def _check_output(out: str, *inputs: str) -> Path:
     return path
 
 
+def _check_different(true: str, reported: str) -> None:
+    """Refuse one file as both, in which nothing would be an error."""
+    both = true != STANDARD_STREAM and Path(true).exists() and Path(reported).exists()
+    if both and Path(true).samefile(reported):
+        raise ParameterError(
+            f"TRUE and REPORTED must be two files, found {true} twice: give what hereish sanitize "
+            "read, and then what it wrote"
+        )
+
+
+def _check_not_swapped(true: str, reported: str, form: str | None) -> None:
+    """Refuse what hereish wrote as the truth of a file that it did not write."""
+    if true == STANDARD_STREAM:  # which can be read once
+        return
+    own_form = None if Path(true).is_dir() or recognize(true) else form
+    if read_guarantee(true, own_form) is not None:
+        raise ParameterError(
+            "TRUE must be what hereish sanitize read, and REPORTED what it wrote; found that "
+            f"{true} was written by it, and {reported} was not: swap them"
+        )
+
+
+def _written(columns: Columns) -> Columns:
+    """The columns of an output: its times are in ISO 8601, and its places are degrees."""
+    plain = replace(columns, date=None, point=None, time_format=None, coordinate_unit=None)
+    names = {role: getattr(columns, role) for role in ("lat", "lon")}
+    renamed: dict[str, Any] = {
+        role: None for role, name in names.items() if name and unit_in_name(name)
+    }
+    return replace(plain, **renamed)
+
+
 def _load_reported(
     name: str,
     columns: Columns,
     form: str | None,
     users_from: UsersFrom | None,
-    drop_bad: bool,
+    drop_bad: DropBad,
 ) -> RowBatch:
     """With kinds and costs if the file has them."""
     try:

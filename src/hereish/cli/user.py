@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from datetime import datetime
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -26,6 +27,7 @@ from hereish.cli._prompts import require_consent
 
 if TYPE_CHECKING:
     from hereish.gateway.admin.accounts import UserOverview
+    from hereish.gateway.ledger.budget_status import BudgetStatus, SecondStatus
     from hereish.gateway.ledger.policy import Policy
     from hereish.gateway.ledger.rest_forecast import RestForecast
 
@@ -35,6 +37,7 @@ Examples:
   hereish user add carol --time-zone Europe/Helsinki --quiet-hours 23:00-06:30
   hereish user add dave --accuracy 3km --time-zone Europe/Helsinki
   hereish user add bob --reports 30 --every 10min --on-exhausted predict
+  hereish user add erin --budget "ln 10/day" --budget "ln 1000/month"
   hereish user list
   hereish user show alice
   hereish user policy alice --reports 30 --every 5min
@@ -229,11 +232,49 @@ def _account_as_json(account: UserOverview, forwards: int) -> str:
 
     values = account._asdict() | {
         "description": _describe_policy(account.policy),
-        "standing": account.budget._asdict() | {"remaining": account.budget.remaining},
+        "standing": _standing(account.budget),
+        "second": _second_as_plain(account.second),
         "tokens": [token._asdict() for token in account.tokens],
         "destinations": forwards,
     }
     return json.dumps(values, indent=2, default=plain, ensure_ascii=False)
+
+
+def _standing(budget: BudgetStatus) -> dict[str, object]:
+    limits = [limit._asdict() | {"remaining": limit.remaining} for limit in budget.limits]
+    return budget._asdict() | {"remaining": budget.remaining, "limits": limits}
+
+
+def _second_as_plain(second: SecondStatus | None) -> dict[str, object] | None:
+    if second is None:
+        return None
+    return dataclasses.asdict(second.promise) | {"level_so_far": second.level_so_far}
+
+
+def _second_rows(account: UserOverview) -> list[tuple[str, str]]:
+    """What is promised besides, and how much of that the reports so far have lost."""
+    second = account.second
+    if second is None:
+        return []
+    so_far = f"the reports so far: at most {math.exp(second.level_so_far):.3g} times"
+    return [("besides", str(second.promise)), ("", so_far)]
+
+
+def _limit_rows(budget: BudgetStatus) -> list[tuple[str, str]]:
+    """The budgets of longer windows."""
+    rows = []
+    for limit in budget.limits:
+        left = "it is full" if limit.is_full else f"{1 - limit.share:.1%} of it is left"
+        rows.append(("limit", f"{limit.share:.1%} spent, {left}"))
+        others = f", {limit.by_jobs / limit.total:.1%} of it beside these reports"
+        rows.append(("", f"covers {limit.window}{others if limit.by_jobs else ''}"))
+    return rows
+
+
+def _waiting_rows(account: UserOverview) -> list[tuple[str, str]]:
+    if account.waiting is None:
+        return []
+    return [("", f"waits for a later window: {_describe_policy(account.waiting)}")]
 
 
 def _rest_rows(account: UserOverview) -> list[tuple[str, str]]:
@@ -252,15 +293,16 @@ def _describe_account(account: UserOverview, forwards: int) -> str:
     rows = [
         ("added", format_time(account.created_s)),
         ("promise", account.guarantee),
+        *_second_rows(account),
         ("policy", f"version {account.version}: {_describe_policy(policy)}"),
+        *_waiting_rows(account),
         ("budget", f"{spent:.1%} spent in {budget.reports} reports, {state}"),
         ("", f"covers {budget.window}"),
         *([("", f"{budget.by_jobs / budget.total:.1%} by jobs")] if budget.by_jobs else []),
         *_rest_rows(account),
+        *_limit_rows(budget),
         ("ledger", f"{account.entries} entries, forwarded to {forwards} destination(s)"),
     ]
-    if account.waiting is not None:
-        rows.insert(3, ("", f"waits for a later window: {_describe_policy(account.waiting)}"))
     if account.disabled_s is not None:
         rows.insert(0, ("disabled", format_time(account.disabled_s)))
     for token in account.tokens:

@@ -50,16 +50,16 @@ function drawErrors() {
       hovertemplate: "%{text}<extra></extra>",
     };
   });
-  const refused = [...at.keys()].filter((i) => kind[i] === null);
+  const refused = [...at.keys()].filter((i) => kind[i] === null && !view.true.thinned[i]);
   traces.push({
-    name: "no report",
+    name: REFUSED,
     legendrank: KINDS.length,
     mode: "markers",
     x: refused.map((i) => at[i]),
     y: refused.map(() => 0),
     marker: { symbol: "line-ns-open", color: colour("none"), size: 9 },
     text: refused.map((i) => when(at[i])),
-    hovertemplate: "%{text}<br>no report<extra></extra>",
+    hovertemplate: `%{text}<br>${REFUSED}<extra></extra>`,
   });
   // The last is drawn above the others: the hard ones, which are few.
   draw("errors", traces.reverse().filter((trace) => trace.x.length), {

@@ -24,10 +24,10 @@ function links(rows) {
 }
 
 function mapTraces() {
-  const { at, lat, lon, place, error_m } = view.true;
+  const { at, lat, lon, place, error_m, thinned } = view.true;
   const rows = [...at.keys()];
   const served = rows.filter((i) => place[i] !== null);
-  const refused = rows.filter((i) => place[i] === null);
+  const refused = rows.filter((i) => place[i] === null && !thinned[i]);
   const every = Math.ceil(served.length / MOST_LINKS);
   const ends = links(served.filter((_, i) => i % every === 0));
   const dense = rows.length > 1000;
@@ -35,7 +35,7 @@ function mapTraces() {
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => at[0] + share * (at.at(-1) - at[0]));
   return [
     {
-      name: "which belongs to which",
+      name: every > 1 ? `which belongs to which (1 of ${every})` : "which belongs to which",
       uid: "links",
       mode: "lines",
       x: ends.flatMap(([x, , X]) => [x, X, null]),
@@ -43,6 +43,24 @@ function mapTraces() {
       line: { color: colour("reported"), width: 0.7 },
       opacity: 0.35,
       hoverinfo: "skip",
+    },
+    {
+      name: REFUSED,
+      uid: "refused",
+      mode: "markers",
+      x: refused.map((i) => lon[i]),
+      y: refused.map((i) => lat[i]),
+      // Below the trace, so that many of them do not hide it.
+      marker: {
+        symbol: "circle-open",
+        size: dense ? 9 : 11,
+        color: colour("none"),
+        opacity: dense ? 0.5 : 1,
+        line: { width: 1.4 },
+      },
+      hoverinfo: "skip",
+      visible: refused.length ? true : "legendonly",
+      showlegend: refused.length > 0,
     },
     {
       name: "true trace (light is early)",
@@ -76,24 +94,9 @@ function mapTraces() {
       },
       text: rows.map((i) =>
         `<b>True position</b><br>${when(at[i])}<br>` +
-        (place[i] === null ? "no report" : `${far(error_m[i])} from its report`)),
+        (thinned[i] ? `left out: within ${apart} of another`
+          : place[i] === null ? REFUSED : `${far(error_m[i])} from its report`)),
       hovertemplate: "%{text}<extra></extra>",
-    },
-    {
-      name: "no report",
-      uid: "refused",
-      mode: "markers",
-      x: refused.map((i) => lon[i]),
-      y: refused.map((i) => lat[i]),
-      marker: {
-        symbol: "circle-open",
-        size: dense ? 6 : 11,
-        color: colour("none"),
-        line: { width: 1.4 },
-      },
-      hoverinfo: "skip",
-      visible: refused.length ? true : "legendonly",
-      showlegend: refused.length > 0,
     },
     {
       name: "reported positions",

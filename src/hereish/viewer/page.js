@@ -17,7 +17,8 @@ function writeTiles() {
   element("tiles").replaceChildren(
     tile(`reports for ${count(view.points)} points`, count(view.reports)),
     ...listed.map(([name, n]) => tile(name, count(n))),
-    tile("refused or left out", count(view.points - view.reports)),
+    tile(REFUSED, count(view.points - view.reports - view.thinned)),
+    ...(apart ? [tile(`left out, within ${apart} of another`, count(view.thinned))] : []),
     tile("average error", far(view.mean_m)),
     tile("90 % of errors within", far(view.within_90_m)),
     ...(budget?.shares ? [tile(view.day === null ? "budget used, at most" : "budget used",
@@ -40,6 +41,10 @@ function writeOnce() {
     }
   }
   element("zone").textContent = pageData.zone;
+  element("refused").textContent = REFUSED;
+  element("no-report").textContent = apart
+    ? `The budget refused it. Points within ${apart} of one before were left out, and have no mark.`
+    : "The budget refused it, or it was left out.";
   element("how").textContent = coarse
     ? "Tap a reported position to see which times it served. Drag to move, + and − zoom."
     : "Hover over a reported position to see which times it served. Turn the wheel or draw a " +

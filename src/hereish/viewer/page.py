@@ -48,6 +48,7 @@ def page(
         "kinds": RELEASED_KINDS,
         "zone": zone,
         "guarantee": guarantee and {"statement": guarantee.statement, "private": guarantee.private},
+        "every_s": None if guarantee is None else guarantee.every_s,
         "unmatched": pairs.unmatched,
         "left_out": left_out,
         "views": views,

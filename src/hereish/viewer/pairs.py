@@ -8,13 +8,15 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from hereish.core.spaces import Sphere
-from hereish.core.types import Floats, Ints
+from hereish.core.types import Bools, Floats, Ints
 from hereish.errors import ParameterError
 from hereish.traces.faults import Fault
 from hereish.traces.guarantee import GuaranteeMetadata
 from hereish.traces.names import canonical_name, name_key
 from hereish.traces.order import ranks
 from hereish.traces.table import RELEASED_KINDS, RowBatch
+from hereish.traces.thinning import Thinner
+from hereish.traces.trace_numbers import number_by_time
 from hereish.viewer.spending import WindowSpending, group_starts, local_ms, window_spending
 
 UNKNOWN_KIND = len(RELEASED_KINDS)  # of a report whose file does not say
@@ -35,6 +37,7 @@ class Pairs:
     error_m: Floats
     kind: Ints  # a number into RELEASED_KINDS, or UNKNOWN_KIND
     spending: WindowSpending | None  # None: the file has no costs
+    thinned: Bools  # of the true points: left out because they came too soon after another
     unmatched: int  # reports without a true point
 
     def __repr__(self) -> str:
@@ -58,6 +61,8 @@ def pair_points(
             f"{len(true)}; these two files do not belong together"
         )
     spending = window_spending(reported, user, guarantee, zone)
+    has_report = np.zeros(len(true), dtype=np.bool_)
+    has_report[at] = True
     return Pairs(
         names=names,
         user=true_user,
@@ -73,6 +78,7 @@ def pair_points(
         ),
         kind=_kinds(reported)[row],
         spending=spending and spending.take(row),
+        thinned=_is_thinned(true, true_user, names, guarantee) & ~has_report,
         unmatched=len(reported) - len(row),
     )
 
@@ -108,7 +114,11 @@ def _orders(true: RowBatch, true_user: Ints, reported: RowBatch, user: Ints) -> 
     """The rows of both by user, time and trace."""
     places = [np.zeros(len(batch), dtype=np.int64) for batch in (true, reported)]
     if true.trace is not None and reported.trace is not None:
-        for i, ids in enumerate((true.trace, reported.trace)):
+        true_trace = true.trace
+        names = [{*map(canonical_name, ids.names)} for ids in (true.trace, reported.trace)]
+        if not names[1] <= names[0]:  # they were published as numbers
+            true_trace = number_by_time(true_user, true.trace.codes, true.at_us)
+        for i, ids in enumerate((true_trace, reported.trace)):
             places[i] = ranks([name_key(canonical_name(name)) for name in ids.names])[ids.codes]
     return (
         np.lexsort((places[0], true.at_us, true_user)),
@@ -139,6 +149,15 @@ def _occurrence(user: Ints, at_us: Ints) -> Ints:
     occurrence = np.empty_like(order)
     occurrence[order] = numbers - np.maximum.accumulate(np.where(new, numbers, 0))
     return occurrence
+
+
+def _is_thinned(
+    true: RowBatch, user: Ints, names: list[str], guarantee: GuaranteeMetadata | None
+) -> Bools:
+    """Which points nobody asked about: times and the file's settings tell, as they told then."""
+    if guarantee is None or guarantee.every_s is None:
+        return np.zeros(len(true), dtype=np.bool_)
+    return ~Thinner.by_seconds(guarantee.every_s).keep(user, names, true.at_us)
 
 
 def _scatter(at: Ints, rows: int) -> Ints:

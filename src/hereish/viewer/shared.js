@@ -10,6 +10,8 @@ const coarse = matchMedia("(pointer: coarse)").matches;
 const NARROW = "(max-width: 760px)"; // as in the style sheet
 const narrow = () => matchMedia(NARROW).matches;
 let view = pageData.views[0];
+// Of a true point without a report: whether it was refused is known where thinning is.
+const REFUSED = pageData.every_s ? "refused" : "no report";
 
 const count = (number) => number.toLocaleString("en");
 
@@ -17,6 +19,12 @@ const far = (metres) => {
   if (metres === null) return "–";
   return metres < 1000 ? `${metres.toFixed(0)} m` : `${(metres / 1000).toPrecision(3)} km`;
 };
+
+// How far apart points were taken, such as 30 min; null if all were taken, or nobody knows.
+const apart = pageData.every_s && (pageData.every_s < 120
+  ? `${+pageData.every_s.toFixed(3)} s`
+  : pageData.every_s < 7200 ? `${+(pageData.every_s / 60).toFixed(1)} min`
+    : `${+(pageData.every_s / 3600).toFixed(1)} h`);
 
 const percent = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
 
