@@ -11,13 +11,12 @@ import hereish
 from hereish.attack.cells import make_cell
 from hereish.attack.lattice import Frame, distance_m
 from hereish.attack.observations import promised_log_odds
-from hereish.core.presets import WEEKS
 from hereish.core.types import Floats
 from tests.support.observed import PRIVACY, WINDOW, observed, people
 
 MIDDLE = np.array([60.17, 24.94])
 EPS = 1.0 / 500.0
-M = hereish.whole_day(PRIVACY, window=WINDOW, numbers=WEEKS)
+M = hereish.whole_day(PRIVACY, window=WINDOW)
 
 
 def near_by(radius_m: float) -> Callable[[Floats], Floats]:

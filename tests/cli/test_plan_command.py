@@ -132,6 +132,10 @@ def test_an_observer_is_asked_for_homes() -> None:
     homes = json.loads(done.stdout)["homes_found_within_200_m"]
     assert list(homes) == ["1", "7", "28"]
     assert homes["28"] == 1.0
-    told = in_a_process("plan", *options).stdout
+    told = in_a_process("plan", *options, "--nights", "2", "--nights", "1").stdout
     assert "finds the homes of so many of 1 made-up people within 200 m" in told
-    assert "after 28 nights" in told
+    assert told.index("after 1 night ") < told.index("after 2 nights ")
+    assert "after 28 nights" not in told
+    refused = in_a_process("plan", "--nights", "2")
+    assert refused.returncode == 2
+    assert "--observer PEOPLE" in refused.stderr

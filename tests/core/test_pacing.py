@@ -359,3 +359,26 @@ def test_powers_are_kept_from_overflowing() -> None:
 def test_quiet_hours_are_read_as_they_are_written() -> None:
     assert parse_quiet("23:00-06:30") == (time(23), time(6, 30))
     assert parse_quiet(" 9:00 - 10:00 ".replace(" 9", "09")) == (time(9), time(10))
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Helsinki", "Asia/Kathmandu"])
+def test_by_night_who_has_settled_is_asked_less_strictly(zone: str) -> None:
+    with_night = whole_day(PRIVACY, window=Day(zone), numbers=replace(WHOLE_DAY, night=4.0)).budget
+    without = whole_day(PRIVACY, window=Day(zone), numbers=replace(WHOLE_DAY, night=0.0)).budget
+    clock = datetime(2024, 5, 7, tzinfo=ZoneInfo(zone))
+    hours = np.arange(24.0)
+    at_s = np.array([(clock + timedelta(hours=hour)).timestamp() for hour in hours])
+    for stay_s, ratio in ((1e9, 1.0 + 4.0 / (1.0 + WHOLE_DAY.calm)), (1e-6, 1.0)):
+        run = Run.empty(24, 2)._replace(hard_at_s=at_s - stay_s, tested_at_s=at_s - 1800.0)
+        asked, usual = with_night(run, at_s), without(run, at_s)
+        expected = np.where(hours < 6, ratio, 1.0)
+        np.testing.assert_allclose(usual.eps_test / asked.eps_test, expected, rtol=1e-4)
+        np.testing.assert_array_equal(usual.threshold, asked.threshold)
+    # Live, of one lane, it is the same number.
+    alone = with_night(
+        Run.empty(1, 2)._replace(hard_at_s=at_s[3:4] - 1e9, tested_at_s=at_s[2:3]), at_s[3:4]
+    )
+    many = with_night(
+        Run.empty(2, 2)._replace(hard_at_s=at_s[3:5] - 1e9, tested_at_s=at_s[2:4]), at_s[3:5]
+    )
+    assert alone.eps_test == many.eps_test[0]

@@ -29,6 +29,7 @@ from hereish import (
     sanitize,
     whole_day,
 )
+from hereish.core.presets import FEW_DAYS
 from hereish.core.spaces import Space
 from hereish.core.step import prepare
 from hereish.core.types import Floats
@@ -80,7 +81,8 @@ def test_after_a_silence_the_usual_place_of_the_hour_and_weekday_is_guessed_and_
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Helsinki", "America/St_Johns"])
 def test_stays_count_for_the_parts_of_the_local_day(zone: str) -> None:
-    m = whole_day(SHARP, window=Day(zone), space=Plane(0.01))
+    # With tests that fail now and then: of a longer stay no more than a day counts.
+    m = whole_day(SHARP, window=Day(zone), space=Plane(0.01), numbers=FEW_DAYS)
     session = weeks_of_habits(m, zone, date(2024, 5, 6), 22)
     table = session.run.learnt.reshape(-1, 3 + PARTS)
     table = table[table[:, 2] > 0.0]
@@ -146,6 +148,28 @@ def test_noise_beyond_reach_of_a_known_place_is_of_another() -> None:
     np.testing.assert_array_equal(released[1], [0.0, 0.0])
     assert released[2, 0] > 0.9 * far
     assert np.count_nonzero(table[:, 2]) == 2
+
+
+@pytest.mark.parametrize("scales", [0.5, 3.0, 5.0])
+@pytest.mark.parametrize("hour", [2, 12, 20])
+def test_a_place_that_is_known_exactly_enough_never_gets_more_exact(
+    hour: int, scales: float
+) -> None:
+    """Noise within reach is released as the place at unusual hours too."""
+    memory = PlaceMemory(Plane(), finest_m=100.0)
+    table = np.zeros((1, memory.places, 3 + PARTS))
+    table[0, 0, :4], table[0, 1, :3], table[0, 1, 5] = (0, 0, 1.0, 500), (9000, 0, 1.0), 500
+    at_s = np.array([datetime(2024, 5, 6, hour, tzinfo=UTC).timestamp()])
+    run = Run.empty(1, 2, width=memory.width)._replace(
+        learnt=table.reshape(1, -1),
+        values=np.array([[(9000.0, 0.0)]]),
+        times_s=at_s[:, None] - 1800.0,
+        hard_at_s=at_s - 1801.0,
+    )
+    fresh = np.array([[0.0, scales / 0.01]])
+    released, learnt = memory.update(run, np.arange(1), at_s, fresh, np.array([0.01]))
+    np.testing.assert_array_equal(released[0], (0.0, 0.0))
+    np.testing.assert_array_equal(learnt.reshape(-1, 3 + PARTS)[:, :3], table[0, :, :3])
 
 
 def test_noise_goes_to_the_known_place_of_the_hour() -> None:
@@ -368,7 +392,7 @@ def test_a_time_of_no_year_is_refused_before_anything_is_drawn() -> None:
 
 
 def test_an_exhausted_budget_repeats_the_last_release_and_no_other_place() -> None:
-    m = whole_day(PRIVACY, reports=12, window="none", on_exhausted="predict")
+    m = whole_day(PRIVACY, reports=12, window="none", on_exhausted="predict", numbers=FEW_DAYS)
     changed = 0
     for seed in range(20):
         session = m.session(seed=seed)

@@ -25,7 +25,7 @@ from hereish import (
     steady,
     whole_day,
 )
-from hereish.core.presets import WALKER, WEEKS
+from hereish.core.presets import FEW_DAYS, WALKER
 from hereish.core.spaces import Space
 from hereish.core.types import Floats, Ints
 
@@ -57,7 +57,7 @@ def presets(space: Space, **rest: Any) -> dict[str, PredictiveMechanism]:
     window: dict[str, Any] = {"window": ST_JOHNS}
     built = {
         "whole day": whole_day(PRIVACY, **window, **day),
-        "weeks": whole_day(PRIVACY, numbers=WEEKS, **window, **day),
+        "few days": whole_day(PRIVACY, numbers=FEW_DAYS, **window, **day),
         "every hour, by the hour": whole_day(
             PRIVACY, every=timedelta(hours=1), window=Every(timedelta(hours=5)), **day
         ),

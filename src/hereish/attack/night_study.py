@@ -3,6 +3,7 @@
 People report every half hour, day and night, for four weeks. After 1, 7 and 28 nights the observer
 says where home is. The people are made up, or real ones (`--geolife FILE`), who are at home before
 the first fix of each day and after the last one; home is the geometric median of the first fixes.
+The real ones are those that no preset was tuned on.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from hereish.core.mechanism import (
     independent,
 )
 from hereish.core.prediction import Parrot
-from hereish.core.presets import WEEKS, whole_day
+from hereish.core.presets import FEW_DAYS, whole_day
 from hereish.core.privacy import Privacy
 from hereish.core.types import Floats, Kind
 from hereish.core.windows import Day, Month
@@ -86,10 +87,13 @@ def made_up(people: int, seed: int = 1, days: int = max(NIGHTS)) -> People:
 
 def of_geolife(path: str, most: int, time_zone: str = "Asia/Shanghai") -> People:
     """Real whole days, one after the other as if there had been none between them."""
-    from hereish.evaluation.dataset import load
+    from hereish.evaluation.dataset import TRAIN_SHARE, load, split_users
     from hereish.evaluation.days import select_days
 
-    queries = select_days(load([path]), time_zone, EVERY_S, most_days=max(NIGHTS))
+    trajectories = load([path])
+    queries = select_days(trajectories, time_zone, EVERY_S, most_days=max(NIGHTS))
+    tuned_on = split_users(trajectories.users, TRAIN_SHARE, 1)  # as hereish tune has them
+    queries = queries.take(np.flatnonzero(~tuned_on[queries.user]))
     window = Day(time_zone)
     people = People("GeoLife", time_zone, [], [], [])
     for number in range(len(queries)):
@@ -128,11 +132,11 @@ def mechanisms(time_zone: str) -> dict[str, PredictiveMechanism]:
                 privacy, 3000.0, window=window, on_exhausted="predict"
             ),
             "whole-day without memory": whole_day(privacy, window=window, prediction=Parrot()),
+            "few-days": whole_day(privacy, window=window, numbers=FEW_DAYS),
             "whole-day": whole_day(privacy, window=window),
             "whole-day, quiet 23:00-06:30": whole_day(
                 privacy, window=window, quiet=(time(23), time(6, 30))
             ),
-            "weeks": whole_day(privacy, window=window, numbers=WEEKS),
             "whole-day, ln 1000 per month": whole_day(
                 privacy, window=window & Month(time_zone).within(math.log(1000.0))
             ),
@@ -147,6 +151,7 @@ class _Task:
     home: Floats
     time_zone: str
     seed: int
+    nights: tuple[int, ...]
 
 
 def _attack_one(task: _Task) -> tuple[dict[str, Any], Floats]:
@@ -158,7 +163,7 @@ def _attack_one(task: _Task) -> tuple[dict[str, Any], Floats]:
     released = Releases(at_s[there], out.value[there], kinds, out.cost[there])
     seen = replay(m, [released], windows_apart=False)[0]
     found: dict[str, Any] = {}
-    for nights in NIGHTS:
+    for nights in task.nights:
         some = seen.take(seen.at_s < at_s[0] + nights * _DAY_S)
         for name, observer in OBSERVERS.items():
             place = find_place(
@@ -185,6 +190,7 @@ def study(
     people: People,
     compared: dict[str, PredictiveMechanism],
     *,
+    nights: tuple[int, ...] = NIGHTS,
     jobs: int = 1,
     seed: int = 1,
     progress: Callable[[int, int], None] | None = None,
@@ -192,7 +198,7 @@ def study(
     """A row per mechanism, number of nights and observer."""
     rows: list[dict[str, Any]] = []
     tasks = [
-        _Task(m, at_s, points, home, people.time_zone, seed + number)
+        _Task(m, at_s, points, home, people.time_zone, seed + number, nights)
         for m in compared.values()
         for number, (at_s, points, home) in enumerate(
             zip(people.at_s, people.points, people.home, strict=True)
@@ -207,15 +213,16 @@ def study(
     for number, name in enumerate(compared):
         own = done[number * count : (number + 1) * count]
         error_m = np.concatenate([errors for _, errors in own])
-        for nights in NIGHTS:
+        for count_of_nights in nights:
             for observer in OBSERVERS:
-                best, median, hard = np.array([found[f"{nights} {observer}"] for found, _ in own]).T
+                key = f"{count_of_nights} {observer}"
+                best, median, hard = np.array([found[key] for found, _ in own]).T
                 rows.append(
                     {
                         "people": people.name,
                         "count": count,
                         "mechanism": name,
-                        "nights": nights,
+                        "nights": count_of_nights,
                         "observer": observer,
                         "best_within_200_m": float((best <= WITHIN_M).mean()),
                         "median_within_200_m": float((median <= WITHIN_M).mean()),
@@ -250,11 +257,13 @@ def homes_found(
     m: PredictiveMechanism,
     people: int,
     *,
+    nights: tuple[int, ...] = NIGHTS,
     seed: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[int, float]:
     """The share of made-up people whose home is found, by nights, by the better observer."""
-    rows = study(made_up(people, seed), {"": m}, seed=seed, progress=progress)
+    group = made_up(people, seed, days=max(nights))
+    rows = study(group, {"": m}, nights=nights, seed=seed, progress=progress)
     return {row["nights"]: row["best_within_200_m"] for row in best_rows(rows)}
 
 

@@ -48,7 +48,7 @@ _IN_SETTINGS_FILE = (
 _TAKES: dict[Preset, tuple[str, ...]] = {
     "whole-day": ("accuracy", "reports", "quiet_hours"),
     "frequent": ("accuracy", "reports", "quiet_hours"),
-    "weeks": ("accuracy", "reports", "quiet_hours"),
+    "few-days": ("accuracy", "reports", "quiet_hours"),
     "walker": ("accuracy",),
     "taxi": ("accuracy",),
     "paper-rate": ("reports", "skip_speed"),

@@ -29,7 +29,7 @@ from hereish.evaluation.study_settings import StudySettings
 
 STEADY: tuple[Preset, ...] = ("walker", "taxi")
 _REPORTS = 30  # the paper's
-_EVERY: dict[Preset, str] = {"whole-day": "30min", "frequent": "5min", "weeks": "30min"}
+_EVERY: dict[Preset, str] = {"whole-day": "30min", "frequent": "5min", "few-days": "30min"}
 
 
 @dataclass(frozen=True)

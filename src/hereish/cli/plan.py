@@ -34,7 +34,7 @@ Examples:
   hereish plan --every 5min --quiet-hours 23:00-06:30
   hereish plan --accuracy 3km
   hereish plan --budget "ln 10/day" --budget "ln 1000/month"
-  hereish plan --preset weeks --observer 3
+  hereish plan --preset few-days --observer 3
   hereish plan --level "ln 4" --radius 200m --reports 30 --json
 """
 _TERMS = {
@@ -68,20 +68,32 @@ _TERMS_OF_MOVEMENT = {
     type=click.IntRange(1, 1000),
     metavar="PEOPLE",
     help="Also let an observer look for the homes of so many made-up people, who report every half "
-    "hour, after 1, 7 and 28 nights. Takes some seconds for each of them.",
+    "hour. Takes some seconds for each of them.",
+)
+@option(
+    RUNNING,
+    "--nights",
+    type=click.IntRange(1, 3660),
+    multiple=True,
+    help="After how many nights; may be repeated. The default is 1, 7 and 28. A year of nights "
+    "takes a minute for each of the people.",
 )
 @json_flag("The same numbers for programs.")
-def command(options: PolicyOptions, observer: int | None, as_json: bool) -> None:
+def command(
+    options: PolicyOptions, observer: int | None, nights: tuple[int, ...], as_json: bool
+) -> None:
     """Explain a setting: how many reports it gives, how far they lie from the truth, when the
     budget is exhausted, and what an observer can learn. The options are those of hereish user add.
     """
+    if nights and observer is None:
+        raise click.UsageError("--nights is for an observer: give --observer PEOPLE too")
     policy = options.policy()
     mechanism = policy.build()
     numbers = outlook(mechanism)
     expected = _forecast_text.forecast_policy(policy)
     summary = _forecast_text.summarise(policy, numbers, expected)
     besides = second_promise(mechanism)
-    homes = None if observer is None else _find_homes(mechanism, observer)
+    homes = None if observer is None else _find_homes(mechanism, observer, nights)
     if as_json:
         values = _plain(numbers) | {
             "preset": policy.chosen_preset,
@@ -107,11 +119,14 @@ def command(options: PolicyOptions, observer: int | None, as_json: bool) -> None
         _forecast_text.print_forecast(policy, expected, "plan")
 
 
-def _find_homes(mechanism: PredictiveMechanism, people: int) -> dict[int, float]:
-    from hereish.attack.night_study import homes_found  # here because scipy is slow to import
+def _find_homes(
+    mechanism: PredictiveMechanism, people: int, nights: tuple[int, ...]
+) -> dict[int, float]:
+    from hereish.attack.night_study import NIGHTS, homes_found  # scipy is slow to import
 
+    asked = tuple(sorted(set(nights))) or NIGHTS
     with Progress("looking for homes", quiet=False, unit="people") as progress:
-        return homes_found(mechanism, people, progress=progress)
+        return homes_found(mechanism, people, nights=asked, progress=progress)
 
 
 def _describe_homes(homes: dict[int, float], people: int) -> str:

@@ -26,6 +26,7 @@ from hereish.errors import ParameterError
 _HALF_HOUR_S = 1800.0
 _DAY_S = 86400.0
 _EPOCH = date(1970, 1, 1)
+_NIGHT_S = 6 * 3600.0  # from midnight on
 _SETTLES_S = 3600.0  # a stay in which somebody is half settled
 # What a report may take of what is left. The rest keeps the next one from being refused.
 _MOST_OF_THE_REST = 0.95
@@ -62,13 +63,16 @@ class Tolerance:
         if self.calm != 0.0:
             positive("calm", self.calm)
 
-    def ask(self, run: Run, at_s: Floats, eps_noise: PerLane) -> tuple[PerLane, PerLane]:
-        """The epsilon of the test and the distance that is near enough."""
+    def ask(
+        self, run: Run, at_s: Floats, eps_noise: PerLane, calmer: PerLane = 0.0
+    ) -> tuple[PerLane, PerLane]:
+        """The epsilon of the test and the distance that is near enough; `calmer` adds to calm."""
         # NaN before the first test; there is no guess then, and nothing is asked.
         since_s = _at_most(self.longest_s, _number(at_s) - _number(run.tested_at_s))
         strictness = (self.strictness / _HALF_HOUR_S) * since_s
-        if self.calm:
-            strictness = strictness / (1.0 + self.calm * _settled(run, at_s))
+        calm = self.calm + calmer
+        if np.count_nonzero(calm):
+            strictness = strictness / (1.0 + calm * _settled(run, at_s))
         return _at_most(1.0, strictness) * eps_noise, self.near_m + self.near_noise / eps_noise
 
 
@@ -155,7 +159,9 @@ class Paced:
     and no fewer than the clock says; with quiet hours, whose free reports are not among the
     expected ones, as many as the clock says. Noise that has
     served long was worth it: after a long stay the next takes up to `1 + settle` times as much,
-    and none ever more than `most_eps_noise`, if there is such a limit.
+    and none ever more than `most_eps_noise`, if there is such a limit. From midnight to six by the
+    clock of a day's window, whoever has settled is asked up to `1 + calm + night` times less
+    strictly: people sleep, and tests that pass all night tell ever more exactly where.
 
     What is left is never all taken, and where noise would get next to nothing, or less than the
     `smallest_eps` that the space can draw, the guess is repeated for free: so the budget does not
@@ -185,6 +191,7 @@ class Paced:
     smallest_eps: float = 0.0
     limits: tuple[tuple[Window, float], ...] = field(default=(), metadata={"added_later": True})
     most_eps_noise: float = field(default=0.0, metadata={"added_later": True})
+    night: float = field(default=0.0, metadata={"added_later": True})
     needs_history = True
 
     def __post_init__(self) -> None:
@@ -193,7 +200,8 @@ class Paced:
             positive("total of a limit", total)
         for name in ("total", "share", "usual_hard", "learn_after"):
             positive(name, getattr(self, name))
-        for name in ("adapt", "settle", "least_eps_noise", "smallest_eps", "most_eps_noise"):
+        optional = ("adapt", "settle", "least_eps_noise", "smallest_eps", "most_eps_noise", "night")
+        for name in optional:
             if getattr(self, name) != 0.0:
                 positive(name, getattr(self, name))
         planned = self.reports
@@ -217,7 +225,7 @@ class Paced:
             least = _larger(least, _LEAST_PART * whole / self.reports)
         # Where less is left than the least, the step refuses it.
         eps_noise = _larger(least, wanted)
-        eps_test, threshold = self.tolerance.ask(run, at_s, eps_noise)
+        eps_test, threshold = self.tolerance.ask(run, at_s, eps_noise, self._calmer(at_s))
         if not self.least_eps_noise:
             repeated = np.less(wanted, least)
             if self.reports is not None and self._for_ever:
@@ -227,6 +235,13 @@ class Paced:
         if self.quiet is not None:
             threshold = np.where(self.quiet.covers(at_s), np.inf, threshold)
         return Plan(eps_test, eps_noise, threshold)
+
+    def _calmer(self, at_s: Floats) -> PerLane:
+        """How much less strict the tests of people are who have settled for the night."""
+        if not self.night or not isinstance(self.window, Day):
+            return 0.0
+        by_night = _number(at_s) - _number(self.window.start_s(at_s)) < _NIGHT_S
+        return self.night * by_night
 
     def _left_by_limits(self, run: Run, at_s: Floats, left: PerLane) -> PerLane:
         """What is left of the window, and no more than the limits leave of it.

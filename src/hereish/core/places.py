@@ -16,7 +16,7 @@ from hereish.core.prediction import Tracker
 from hereish.core.privacy import positive
 from hereish.core.run import Run
 from hereish.core.spaces import Line, Plane, Space, Sphere
-from hereish.core.types import Floats, Ints, PerLane
+from hereish.core.types import Bools, Floats, Ints, PerLane
 from hereish.core.windows import Day, check_years
 from hereish.errors import ParameterError
 
@@ -42,10 +42,10 @@ class PlaceMemory(Tracker):
     time was spent there (`habit`). After a silence of `silence_s` it guesses the place that most
     of the time in this part of the day, and on such days of the week, was spent at.
 
-    With `finest_m` a place gets no more exact than that. Once it is, noise that most likely
-    belongs to it, by how near it is and by the hours spent there at such times, is released as
-    just that place and teaches nothing more: whoever watches for weeks learns that somebody
-    came back, and not ever more exactly to where.
+    With `finest_m` a place is averaged until it is as exact as that, and then stays as it is.
+    Noise within its reach, or that most likely belongs to it by the hours spent there at such
+    times, is released as just that place and forgotten: whoever watches for weeks learns that
+    somebody came back, and not ever more exactly to where.
 
     Guarantee: sees released points and public times, so it costs nothing.
     """
@@ -131,7 +131,8 @@ class PlaceMemory(Tracker):
         if self.finest_m:
             apart = self._length(offsets) * eps_noise
             place, likely = self._likeliest(table, hours, at_s, apart)
-            known = self._known(table, place, likely, fresh, offsets, eps_noise, cosine)
+            near_enough = (likely > -self.reach) | (belongs[place, np.arange(len(place))] > 0.5)
+            known = self._known(table, place, near_enough, fresh, offsets, eps_noise, cosine)
             released[known] = table[place[known], : self._dim, known]
         self._remember(table, place, known, fresh, own, belongs, weight, hours, offsets, cosine)
         return released, table.reshape(-1, len(lanes)).T
@@ -149,15 +150,19 @@ class PlaceMemory(Tracker):
         usual = np.maximum(now, 0.0) + _OTHER_HOURS * (np.maximum(hours, 0.0) + 1.0)
         usual = np.where(there, usual, 0.0)
         usual /= sum_in_order(usual) + _OTHER_HOURS
-        likely = _USUAL * np.log(usual + _UNUSUAL) - apart
-        place = np.where(there, likely, -np.inf).argmax(axis=0)
+        likely = np.where(there, _USUAL * np.log(usual + _UNUSUAL) - apart, -np.inf)
+        # One that is known well enough comes first: noise that strayed from it, and began a place
+        # of its own, shall not draw other noise to that.
+        exact = table[:, self._dim] * (self.finest_m * self.finest_m) >= 1.0
+        first = exact & (likely > -self.reach)
+        place = np.where(first, likely + _FIRST, likely).argmax(axis=0)
         return place, likely[place, columns]
 
     def _known(
         self,
         table: Floats,
         place: Ints,
-        likely: Floats,
+        near_enough: Bools,
         fresh: Floats,
         offsets: list[Floats],
         eps_noise: PerLane,
@@ -167,7 +172,7 @@ class PlaceMemory(Tracker):
         columns = np.arange(len(place))
         steps = [offset[place, columns] for offset in offsets]
         enough = table[place, self._dim, columns] * (self.finest_m * self.finest_m) >= 1.0
-        enough &= likely > -self.reach
+        enough &= near_enough
         enough &= self._at_most(fresh, steps, cosine) * eps_noise <= self.reach
         return np.flatnonzero(enough)
 
@@ -223,6 +228,7 @@ class PlaceMemory(Tracker):
         at = place * lanes + columns
         known = (belongs.take(at) > 0.5) & (weight.take(at) > 0.0)
         if known_well is not None:
+            known &= table[place, self._dim, columns] * (self.finest_m * self.finest_m) < 1.0
             known[known_well] = True
         if np.count_nonzero(known) < lanes:
             new = (~known).nonzero()[0]
@@ -340,6 +346,7 @@ _RARE = 0.05
 # Of the hours at a place, those of other parts of the day count so much; a share of them is worth
 # so many scales of the noise per e-fold, and no share is less than the last.
 _OTHER_HOURS, _USUAL, _UNUSUAL = 0.1, 2.0, 0.02
+_FIRST = 1e6  # scales of the noise that something comes before all others by
 
 
 def _within_parts(local_s: Floats) -> Floats:

@@ -34,7 +34,8 @@ class PresetNumbers:
     """What `hereish tune` finds; the defaults are where it begins to search.
 
     Those of `Tolerance` (`near` in multiples of 1 / epsilon of the whole budget), of `PlaceMemory`
-    (`finest` in the same) and of `Paced` and `Steady`, which explain them.
+    (`finest` in the same), and of `Paced` and `Steady` (`finest_noise`, the scale of the finest, in
+    the same too), which explain them.
     """
 
     near: float = 10.0
@@ -55,6 +56,8 @@ class PresetNumbers:
     settle: float = 0.4
     calm: float = 0.3
     finest: float = 0.0
+    finest_noise: float = 0.0
+    night: float = 0.0
 
     def tolerance(self, privacy: Privacy, *, counted: bool = False) -> Tolerance:
         near_m = self.near / privacy.eps_per_m
@@ -72,7 +75,7 @@ class PresetNumbers:
         )
 
 
-WHOLE_DAY = PresetNumbers(
+FEW_DAYS = PresetNumbers(
     near=7.786,
     near_noise=2.054,
     strictness=0.1695,
@@ -89,10 +92,21 @@ WHOLE_DAY = PresetNumbers(
     settle=0.5506,
     calm=0.485,
 )
-FREQUENT = WHOLE_DAY  # a search for a report every five minutes found none that do better
-# Places are known no better than to 9 / epsilon, 391 m for ln 10 within 100 m, and wider tests draw
-# less fresh noise. Chosen by what an observer finds of homes (docs/attack.md).
-WEEKS = replace(WHOLE_DAY, finest=9.0, near_noise=3.0, strictness=0.12, reach=7.5)
+# Places and noise are no finer than so many / epsilon, and tests are wider, and by night rarer, so
+# that weeks tell little of where home is: chosen by what an observer finds, too (docs/tuning.md).
+WHOLE_DAY = replace(
+    FEW_DAYS,
+    near_noise=5.0,
+    strictness=0.18,
+    reach=8.2,
+    blur=0.44,
+    per_half_hour=0.39,
+    settle=0.54,
+    finest=9.0,
+    finest_noise=7.3,
+    night=4.0,
+)
+FREQUENT = WHOLE_DAY  # a search for a report every five minutes found hardly any better ones
 WALKER = PresetNumbers(
     near=11.28,
     near_noise=1.257,
@@ -175,8 +189,9 @@ def whole_day(
         least_eps_noise=least,
         smallest_eps=space.smallest_eps / space.claim_factor,
         limits=tuple((one.window, (one.level or 0.0) / privacy.radius_m) for one in limits),
-        # Finer noise than places may be known would tell at once where they are.
-        most_eps_noise=privacy.eps_per_m / numbers.finest if numbers.finest else 0.0,
+        night=numbers.night,
+        # A single finer one would tell at once where somebody is.
+        most_eps_noise=privacy.eps_per_m / numbers.finest_noise if numbers.finest_noise else 0.0,
     )
     m = PredictiveMechanism(
         privacy,

@@ -39,12 +39,14 @@ from hereish.core.windows import (
 )
 from hereish.errors import ParameterError
 
-Preset = Literal["whole-day", "frequent", "weeks", "walker", "taxi", "paper-rate", "paper-utility"]
+Preset = Literal[
+    "whole-day", "frequent", "few-days", "walker", "taxi", "paper-rate", "paper-utility"
+]
 # What each is for, in the words of a help text.
 PRESETS: dict[Preset, str] = {
     "whole-day": "a budget that lasts the day, for anybody",
     "frequent": "the same for a report every few minutes",
-    "weeks": "as whole-day, for weeks: places get no more exact than a few hundred metres",
+    "few-days": "as whole-day, but places get ever more exact: more is learnt of them in weeks",
     "walker": "one accuracy throughout, for people on foot who report every minute or so",
     "taxi": "the same for vehicles, which are hard to predict",
     "paper-rate": "the paper's fixed rate: a number of reports",
@@ -54,11 +56,11 @@ PRESETS: dict[Preset, str] = {
 NUMBERS: dict[Preset, PresetNumbers] = {
     "whole-day": presets.WHOLE_DAY,
     "frequent": presets.FREQUENT,
-    "weeks": presets.WEEKS,
+    "few-days": presets.FEW_DAYS,
     "walker": presets.WALKER,
     "taxi": presets.TAXI,
 }
-LASTING: tuple[Preset, ...] = ("whole-day", "frequent", "weeks")  # to the end of their window
+LASTING: tuple[Preset, ...] = ("whole-day", "frequent", "few-days")  # to the end of their window
 # What guesses follow from. Stored policies have the names alone: defaults are part of them.
 PredictionName = Literal["parrot", "places", "mobility", "linear", "filter", "ensemble"]
 PREDICTIONS: dict[PredictionName, str] = {
@@ -75,14 +77,14 @@ _PAPERS = ("eta", "gamma", "prediction_rate", "skip_kmh")
 _WITHOUT: dict[Preset, tuple[str, ...]] = {
     "whole-day": _PAPERS,
     "frequent": _PAPERS,
-    "weeks": _PAPERS,
+    "few-days": _PAPERS,
     "walker": (*_PAPERS, "quiet", "reports"),
     "taxi": (*_PAPERS, "quiet", "reports"),
     "paper-rate": ("numbers", "quiet", "accuracy_m"),
     "paper-utility": ("numbers", "quiet", "reports"),
 }
 _SPHERE = Sphere()
-_EVERY_S: dict[Preset, float] = {"whole-day": 1800.0, "frequent": 300.0, "weeks": 1800.0}
+_EVERY_S: dict[Preset, float] = {"whole-day": 1800.0, "frequent": 300.0, "few-days": 1800.0}
 _SHORTEST_EVERY_S, _LONGEST_EVERY_S = 1e-3, 1e10  # a millisecond to a few centuries
 _DAY_S = 86400.0
 # How large a number of a preset may be, of either sign; those that are powers less.

@@ -138,13 +138,13 @@ def on_days(
             privacy,
             every=timedelta(seconds=every_s),
             window=window,
-            numbers=replace(presets.WHOLE_DAY, **values),
+            numbers=replace(presets.FEW_DAYS, **values),
             prediction=None if places else Parrot(),
             remap=moved,
         )
 
-    every = _ranges(presets.WHOLE_DAY, _OF_TEST + _OF_PLACES + _OF_PACE)
-    exact = _ranges(presets.WHOLE_DAY, ("near", "near_noise", "settle", *_OF_PLACES, *_OF_PACE))
+    every = _ranges(presets.FEW_DAYS, _OF_TEST + _OF_PLACES + _OF_PACE)
+    exact = _ranges(presets.FEW_DAYS, ("near", "near_noise", "settle", *_OF_PLACES, *_OF_PACE))
     return [
         Contender(
             "independent noise",
@@ -167,7 +167,7 @@ def on_days(
         Contender(
             "noise first, paced, last release",
             lambda values, _: paced(values, places=False),
-            *_ranges(presets.WHOLE_DAY, _OF_TEST + _OF_PACE),
+            *_ranges(presets.FEW_DAYS, _OF_TEST + _OF_PACE),
         ),
         Contender("noise first, paced, places", lambda values, _: paced(values), *every),
         Contender(

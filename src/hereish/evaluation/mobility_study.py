@@ -18,7 +18,7 @@ from hereish.core.mobility import Mobility
 from hereish.core.mobility_model import MobilityModel
 from hereish.core.places import PlaceMemory
 from hereish.core.prediction import Parrot, Prediction
-from hereish.core.presets import WHOLE_DAY, whole_day
+from hereish.core.presets import FEW_DAYS, whole_day
 from hereish.core.privacy import Privacy
 from hereish.core.spaces import Sphere
 from hereish.core.types import Bools
@@ -45,7 +45,7 @@ class Compared(NamedTuple):
 
 def predictions(time_zone: str, group: MobilityModel | None) -> dict[str, Prediction]:
     """Memory as the presets have it, the same with more places, and the mobility model."""
-    memory = WHOLE_DAY.memory(PRIVACY, Sphere(), time_zone)
+    memory = FEW_DAYS.memory(PRIVACY, Sphere(), time_zone)
     kept = (memory.reach, memory.blur, memory.habit)
     mobility = Mobility(time_zone=time_zone)
     found: dict[str, Prediction] = {
@@ -88,7 +88,7 @@ def compare(
         Compared(
             name,
             sum_up(
-                whole_day(PRIVACY, window=window, prediction=one),
+                whole_day(PRIVACY, window=window, prediction=one, numbers=FEW_DAYS),
                 queries,
                 samples,
                 np.random.default_rng([seed, 7]),

@@ -16,7 +16,7 @@ from hereish.evaluation.situations import Fitted, LeastRate, Measured, Situation
 # Of the fields of Numbers, and of the paper's fixed rate.
 RANGES: dict[str, Range] = {
     "near": Range(1.0, 40.0),
-    "near_noise": Range(0.3, 4.0),
+    "near_noise": Range(0.3, 8.0),
     "strictness": Range(0.02, 0.8),
     "longest_s": Range(900.0, 14400.0),
     "reach": Range(2.0, 10.0, log=False),

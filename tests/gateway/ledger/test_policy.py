@@ -161,13 +161,15 @@ def test_retuned_numbers_do_not_change_a_policy_that_is_stored(
 
 
 def test_a_policy_from_before_places_had_an_end_has_none() -> None:
-    kept = Policy(math.log(10), 100.0, preset="weeks").with_preset_numbers()
+    kept = Policy(math.log(10), 100.0, preset="whole-day").with_preset_numbers()
     assert kept.numbers is not None
     assert kept.numbers["finest"] > 0.0
     older = json.loads(kept.to_json())
-    del older["numbers"]["finest"]
+    added = dict.fromkeys(("finest", "finest_noise", "night"), 0.0)
+    for name in added:
+        del older["numbers"][name]
     loaded = Policy.from_json(json.dumps(older))
-    assert loaded.numbers == {**kept.numbers, "finest": 0.0}
+    assert loaded.numbers == kept.numbers | added
     assert loaded.build().fingerprint != kept.build().fingerprint
 
 

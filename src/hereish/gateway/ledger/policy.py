@@ -181,8 +181,13 @@ class Policy(MechanismSettings):
                 f"the policy has {', '.join(sorted(unknown))}, which this hereish does not know; "
                 "it was made by a newer one"
             )
-        if settings.get("numbers"):  # of before places had a `finest`: theirs got ever more exact
-            settings["numbers"] = {"finest": 0.0, **settings["numbers"]}
+        if settings.get("numbers"):  # of before anything was too fine: places got ever more exact
+            settings["numbers"] = {
+                "finest": 0.0,
+                "finest_noise": 0.0,
+                "night": 0.0,
+                **settings["numbers"],
+            }
         return cls(**settings)
 
 
