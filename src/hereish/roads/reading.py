@@ -90,8 +90,8 @@ def save_roads(graph: RoadGraph, path: str | Path) -> None:
 
 def load_roads(path: str | Path) -> RoadGraph:
     """A road network that `save_roads` wrote."""
-    held = read_arrays(path)
     wanted = {"name", "licence", "nodes_e7", "edges", "lengths_cm"}
+    held = read_arrays(path, {"format", *wanted})
     if str(held.get("format")) != _FORMAT or not wanted <= held.keys():
         raise ParameterError(f"{path}: expected roads that hereish saved, found something else")
     return RoadGraph(
