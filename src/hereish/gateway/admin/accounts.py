@@ -73,7 +73,7 @@ class UserOverview(NamedTuple):
     budget: BudgetStatus
     forecast: RestForecast | None  # of the present window; None: nothing is left of it
     guarantee: str
-    second: SecondStatus | None  # what holds besides, but for a small probability
+    second: SecondStatus | None  # what holds besides, with a small delta
     entries: int
     tokens: list[TokenInfo]
     primary_device: str | None

@@ -398,7 +398,7 @@ class UserState:
         )
 
     def second_promise_at(self, at_s: float) -> SecondStatus | None:
-        """What its reports lose together but for a small probability; None where none is stated.
+        """What its reports lose together, with a small delta; None where none is stated.
 
         Apart from `budget_at`, which every report asks for: this is computed.
         """
