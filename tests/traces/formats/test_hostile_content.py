@@ -132,3 +132,19 @@ def test_texts_that_repeat_in_parquet_take_no_memory_for_each_row(
     tracemalloc.stop()
     grown = pa.default_memory_pool().max_memory() - before
     assert max(peak, grown) < 20_000 * length / 4
+
+
+@pytest.mark.parametrize("name", ["walk.gpx", "walk.kml", "walk.tcx"])
+@pytest.mark.parametrize(("begin", "end"), [('<x a="', '"/>'), ("<!--", "-->"), ("<x ", "/>")])
+def test_tags_and_comments_without_end_are_refused(
+    tmp_path: Path, name: str, begin: str, end: str
+) -> None:
+    """Looked at again for each block, a small compressed file would take minutes."""
+    form = FORMATS[name.removeprefix("walk.")]
+    root = {"gpx": "gpx", "kml": "kml", "tcx": "TrainingCenterDatabase"}[form.name]
+    for length, refused in ((1 << 19, False), (3 << 20, True)):
+        path = tmp_path / f"{length}.{form.name}"
+        path.write_text(f"<{root}>\n{begin}{' ' * length}{end}</{root}>")
+        reason, line = unreadable(Source(path, form, Path(path.name)))
+        assert ("far too long" in reason) == refused
+        assert not refused or line == 2
