@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -225,3 +226,25 @@ def test_damaged_files_are_refused_whatever_is_wrong_with_them(
         except ParameterError:
             refused += 1
     assert refused > 100
+
+
+def test_files_that_are_made_to_fill_the_memory_are_refused(
+    model: MobilityModel, tmp_path: Path
+) -> None:
+    path, huge = tmp_path / "model.npz", np.zeros(1 << 23)  # which pack to a thousandth
+    save_model(model, path)
+    with np.load(path) as arrays:
+        held = {key: arrays[key] for key in arrays.files}
+    tracemalloc.start()
+    np.savez_compressed(path, **held, another=huge)
+    tracemalloc.reset_peak()
+    before, _ = tracemalloc.get_traced_memory()
+    assert load_model(path) == model, "what is not asked for is not read"
+    for name in ("moves", "name"):
+        np.savez_compressed(path, **(held | {name: huge}))
+        tracemalloc.reset_peak()
+        with pytest.raises(ParameterError, match="unpacks to far more"):
+            load_model(path)
+    peak = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+    assert peak < huge.nbytes / 10

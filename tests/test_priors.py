@@ -253,6 +253,16 @@ def test_what_is_no_saved_prior_is_refused(tmp_path: Path) -> None:
     np.savez(file, format=np.array([{}], dtype=object))  # pickled: never loaded
     with pytest.raises(ParameterError, match="that hereish saved"):
         priors.load_prior(file)
+    priors.save_prior(priors.prior_from_points(people(), name="a"), file)
+    with np.load(file) as arrays:
+        held = {key: arrays[key] for key in arrays.files}
+    for name, wrong in {"corner": 1.0, "shape": ["1", "2"], "cells": ["a"]}.items():
+        np.savez(file, **(held | {name: np.array(wrong)}))
+        with pytest.raises(ParameterError, match="that hereish saved"):
+            priors.load_prior(file)
+    np.savez_compressed(file, **(held | {"weights": np.zeros(1 << 20)}))
+    with pytest.raises(ParameterError, match="unpacks to far more"):
+        priors.load_prior(file)
     for content in (b"", b"nonsense", b"PK\x03\x04nonsense"):
         file.write_bytes(content)
         with pytest.raises(ParameterError, match="that hereish saved"):

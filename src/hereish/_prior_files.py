@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import warnings
-import zipfile
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hereish._array_files import read_arrays
 from hereish.core.prior import Prior
 from hereish.core.types import Floats
 from hereish.errors import ParameterError
@@ -62,15 +62,15 @@ def save_prior(prior: Prior, path: str | Path) -> None:
 
 def load_prior(path: str | Path) -> Prior:
     """A prior that `save_prior` wrote."""
-    try:
-        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            held = {key: arrays[key] for key in arrays.files}
-    except OSError as error:
-        raise ParameterError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, zipfile.BadZipFile, EOFError):
-        held = {}
     wanted = {"name", "licence", "corner", "cell_deg", "shape", "cells", "weights"}
-    if str(held.get("format")) != _FORMAT or not wanted <= held.keys():
+    held = read_arrays(path, {"format", *wanted})
+    pairs = ("corner", "cell_deg", "shape")
+    if (
+        str(held.get("format")) != _FORMAT
+        or not wanted <= held.keys()
+        or any(held[name].shape != (2,) or held[name].dtype.kind not in "iuf" for name in pairs)
+        or any(held[name].dtype.kind not in "iuf" for name in ("cells", "weights"))
+    ):
         raise ParameterError(f"{path}: expected a prior that hereish saved, found something else")
     (south, west), (height, width) = held["corner"].tolist(), held["cell_deg"].tolist()
     rows, columns = held["shape"].tolist()

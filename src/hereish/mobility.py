@@ -29,6 +29,7 @@ _LONGEST_S = 12 * 3600.0  # between two fixes at one place, for it to be a stay
 _HOUR_S = 3600.0
 _LEAST_SPREAD_M = 50.0
 _RADIUS_M = 6_371_008.8
+_MOST_BYTES = 1 << 22  # of a file: one of MOST_PLACES has far fewer
 _SPHERE = Sphere()
 
 
@@ -113,13 +114,13 @@ def save_model(model: MobilityModel, path: str | Path) -> None:
 
 def load_model(path: str | Path) -> MobilityModel:
     """A model that `save_model` wrote."""
-    held = read_arrays(path)
+    named = {"name", "licence", "digest", "places", "exactness", "hours", "moves"}
+    held = read_arrays(path, {"format", *named}, _MOST_BYTES)
     found, wanted = str(held.get("format")), FORMAT.rpartition(" ")[0]
     if found.rpartition(" ")[0] == wanted and found != FORMAT:
         raise ParameterError(
             f"{path}: expected {FORMAT!r}, found {found!r}; it was made by another hereish"
         )
-    named = {"name", "licence", "digest", "places", "exactness", "hours", "moves"}
     if found != FORMAT or not named <= held.keys():
         raise ParameterError(f"{path}: expected a mobility model of hereish, found something else")
     model = MobilityModel(

@@ -201,6 +201,23 @@ def test_a_history_of_no_place_is_refused(lat: float, lon: float, tmp_path: Path
     assert "a release of the history" in str(refused.exception)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"at": "2025-01-01T00:00:00"}, "a history of a ledger has releases"),
+        ({"lat": 10**400}, "a history of a ledger has releases"),
+        (None, "nested too deeply"),
+    ],
+)
+def test_a_hostile_history_is_refused(wrong: Any, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "history.json"
+    one = {"at": "2025-01-01T00:00:00Z", "lat": 60.0, "lon": 24.0, "kind": "hard", "cost": 0.001}
+    deep = "[" * 100_000 + "]" * 100_000
+    file.write_text(deep if wrong is None else json.dumps([one | wrong]))
+    refused = run("attack", file, "-o", tmp_path / "page.html")
+    assert said in str(refused.exception)
+
+
 def test_more_processes_find_the_same(traces: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     alone = findings(traces / "public.csv", "-o", page)

@@ -64,7 +64,7 @@ def test_plan_states_a_second_promise_where_there_is_one() -> None:
     said = in_a_process(*alone).stdout
     assert "A second promise, besides the first. For the reports of each day" in said
     assert "at most 3.42 times as likely from one trace as from any one other" in said
-    assert "but for a probability of 1e-06" in said
+    assert "plus a probability of 1e-06" in said
     numbers = json.loads(in_a_process(*alone, "--json").stdout)["second_promise"]
     assert math.exp(numbers["level"]) == pytest.approx(3.42, abs=0.01)
     assert numbers["delta"] == 1e-6

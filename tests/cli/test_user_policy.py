@@ -80,7 +80,7 @@ def test_the_second_promise_is_shown_beside_the_first(hereish: Terminal) -> None
     assert told["level_so_far"] == 0.0
     assert told["delta"] == 1e-6
     hereish("user", "add", "bob", "--reports", "30")
-    assert "but for a probability" not in output_of(hereish("user", "show", "bob"))
+    assert "plus a probability" not in output_of(hereish("user", "show", "bob"))
     assert json.loads(output_of(hereish("user", "show", "bob", "--json")))["second"] is None
 
 

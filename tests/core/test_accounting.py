@@ -182,3 +182,22 @@ def test_a_trace_that_is_chosen_afterwards_always_loses_all() -> None:
     assert afterwards.sum(axis=1) == pytest.approx(math.log(10))
     before = np.abs(noise - EACH) - radius
     assert before.sum(axis=1).max() < FixedPlan(THIRTY, planar_loss).level()
+
+
+def test_it_speaks_of_sets_since_the_level_is_passed_more_often_than_delta_says() -> None:
+    """So nobody may say "but for a probability of delta": outcomes tell more than that often."""
+    runs, delta, rng = 300_000, 1e-4, np.random.default_rng(11)
+    loss = np.zeros(runs)
+    for _ in range(30):
+        radius, angle = rng.gamma(2.0, 1.0, runs), rng.uniform(0.0, 2 * math.pi, runs)
+        loss += np.abs(radius * np.exp(1j * angle) - EACH) - radius
+    level = FixedPlan(THIRTY, planar_loss).level(delta)
+    passed = int(np.count_nonzero(loss > level))
+    assert binom.sf(passed - 1, runs, delta) < 1e-6
+    assert passed / runs == pytest.approx(13 * delta, rel=0.15)  # as docs/guarantee.md has it
+    beyond = np.maximum(0.0, -np.expm1(level - loss))  # whose mean is delta: from 0 to 1
+    assert beyond.sum() == pytest.approx(runs * delta, rel=0.25)
+    promised = second_promise(hereish.independent(PRIVACY, reports=30))
+    assert promised is not None
+    assert ": any set of outcomes is at most 3.42 times as likely" in promised.statement
+    assert "released, plus a probability of 1e-06 (" in promised.statement

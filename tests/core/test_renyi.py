@@ -159,7 +159,8 @@ def test_independent_noise_lasts_for_exactly_so_many_reports(
 
 def test_the_sentence_says_delta_and_what_it_is_of() -> None:
     m = hereish.independent(PRIVACY, reports=30)
-    assert "but for a probability of 1e-06" in m.guarantee
+    assert "any set of outcomes is at most 10 times as likely" in m.guarantee
+    assert "released, plus a probability of 1e-06" in m.guarantee
     assert "any one other that stays within 100 m of it and was chosen before" in m.guarantee
     assert "from any other" not in m.guarantee
     assert repr(PURE) == "Privacy(level=2.302585092994046, radius_m=100)"

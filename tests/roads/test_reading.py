@@ -122,6 +122,9 @@ def test_osm_without_its_library_says_what_to_install(
         ("a.csv", b"way,lat,lon\n1,60,25\n1,60\n", "line 3 is not a point"),
         ("a.csv", b"\xff\xfe\x00", "expected a text"),
         ("a.csv.gz", b"way,lat,lon\n", "expected a text"),
+        ("a.csv.gz", gzip.compress(b"way,lat,lon\n")[:11] + bytes(99), "expected a text"),
+        ("a.json.gz", gzip.compress(bytes(1 << 20)), "unpacks to more than 250 times"),
+        ("a.json", b'{"1": [[60, %s]]}' % (b"9" * 400), "expected GeoJSON"),
         ("a.json", b"[1, 2]", "expected GeoJSON"),
         ("a.json", b'{"1": [[60, 25, 3, 4]]}', "expected GeoJSON"),
         ("a.json", b"{", "expected GeoJSON"),
@@ -134,8 +137,9 @@ def test_osm_without_its_library_says_what_to_install(
     ],
 )
 def test_what_is_no_road_file_is_refused(
-    name: str, content: bytes, reason: str, tmp_path: Path
+    name: str, content: bytes, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("hereish.roads.reading._RATIO_FROM_BYTES", 1 << 10)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ParameterError, match=reason):
         read_roads(tmp_path / name)

@@ -145,7 +145,7 @@ def _read_history(name: str) -> Releases | None:
         return None
     try:
         read = json.loads(path.read_text("utf-8"))
-    except (ValueError, UnicodeDecodeError):
+    except (OSError, ValueError, RecursionError):  # said where other files are read
         return None
     items = read.get("releases") if isinstance(read, dict) else read
     if not isinstance(items, list) or not items:
@@ -159,7 +159,7 @@ def _releases(items: Sequence[dict[str, Any]]) -> Releases:
     try:
         rows = sorted(
             (
-                datetime.fromisoformat(item["at"]).timestamp(),
+                _seconds(item["at"]),
                 float(item["lat"]),
                 float(item["lon"]),
                 Kind(item["kind"]),
@@ -167,7 +167,7 @@ def _releases(items: Sequence[dict[str, Any]]) -> Releases:
             )
             for item in items
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise ParameterError(
             "a history of a ledger has releases with lat, lon, at, kind and cost each, as "
             "GET /v1/history returns them; found others"
@@ -179,3 +179,10 @@ def _releases(items: Sequence[dict[str, Any]]) -> Releases:
     if (np.abs(places) > [90.0, 180.0]).any():
         raise ParameterError("a release of the history is not on the globe: lat and lon in degrees")
     return Releases(np.array(at_s), places, list(kinds), np.array(costs))
+
+
+def _seconds(text: str) -> float:
+    at = datetime.fromisoformat(text)
+    if at.utcoffset() is None:  # of this machine's clock, otherwise
+        raise ValueError
+    return at.timestamp()

@@ -117,7 +117,7 @@ class BudgetLimit:
 
 @dataclass(frozen=True, slots=True)
 class BudgetSecondPromise:
-    """What the reports of a window lose together but for a probability of `delta`."""
+    """What the reports of a window lose together: (level, delta)-differential privacy."""
 
     level: float  # of all reports that the window can have, within the radius of the guarantee
     level_so_far: float  # of those that it has had

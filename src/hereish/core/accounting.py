@@ -1,13 +1,14 @@
-"""The second promise: what several releases lose together but for a small probability delta.
+"""The second promise: (epsilon, delta)-differential privacy of several releases together.
 
 The first promise, the sum of the costs, holds for every output and against every other trace, even
 one that is chosen after the output was seen. The second is for two traces that are fixed before
 anything is released. Between them the sum is attained only if the noise of every report points away
-from the other trace, which hardly ever happens to many reports. How much is lost but for a
-probability of delta is computed here for costs that are fixed beforehand, as of independent noise:
-`FixedPlan` composes the distribution of the privacy loss numerically. It is an upper bound,
-rounding included. For costs that depend on what comes out, as with predictions, no second promise
-is stated. Proof: accounting.proof.md.
+from the other trace, which hardly ever happens to many reports. The level that any set of outcomes
+keeps, plus a probability of delta, is computed here for costs that are fixed beforehand, as of
+independent noise: `FixedPlan` composes the distribution of the privacy loss numerically. It is an
+upper bound, rounding included. The loss itself may pass the level more often than delta says, by
+little. For costs that depend on what comes out, as with predictions, no second promise is stated.
+Proof: accounting.proof.md.
 """
 
 from __future__ import annotations
@@ -231,7 +232,7 @@ class SecondPromise:
 
     @property
     def factor(self) -> float:
-        """As many times as likely at most, but for delta."""
+        """As many times as likely at most, plus a probability of delta."""
         return math.exp(min(self.level, 700.0))
 
     def __str__(self) -> str:
@@ -306,10 +307,10 @@ def _sentence(m: PredictiveMechanism, level: float, delta: float, each: str | No
     """Of which reports it is, and between which traces."""
     whose = "" if each is None else f"each {each}, "
     return (
-        f"For {whose}{m.window.covers()}: whatever is released is at most {math.exp(level):.3g} "
+        f"For {whose}{m.window.covers()}: any set of outcomes is at most {math.exp(level):.3g} "
         "times as likely from one trace as from any one other that stays within "
         f"{m.privacy.radius_m:g} {m.space.unit} of it and was chosen before anything was released, "
-        f"but for a probability of {delta:.2g} ((epsilon, delta)-differential privacy)."
+        f"plus a probability of {delta:.2g} ((epsilon, delta)-differential privacy)."
     )
 
 

@@ -36,9 +36,10 @@ class Privacy:
 
     The whole budget of a window. Twice as far away, twice the level; half as far, half of it.
 
-    With a `delta` it is so but for that probability, and for every two traces that are fixed before
-    anything is released: (level, delta)-differential privacy inside the radius, and nothing is said
-    beyond it. The budget is then enforced in these terms, by a filter (renyi.proof.md).
+    With a `delta` any set of outcomes is as much more likely and that probability besides, for
+    every two traces that are fixed before anything is released: (level, delta)-differential privacy
+    inside the radius, and nothing is said beyond it. The budget is then enforced in these terms, by
+    a filter (renyi.proof.md).
     """
 
     level: float
@@ -79,13 +80,14 @@ class Privacy:
 
     def sentence(self, unit: str = "m") -> str:
         """What is promised, where distances are measured in this unit."""
-        times = f"whatever is released is at most {spoken_factor(self.level)} times as"
-        near = f"stays within {self.radius_m:g} {unit} of it"
+        times = f"at most {spoken_factor(self.level)} times as likely from one trace as from any"
+        near = f"other that stays within {self.radius_m:g} {unit} of it"
         if self.delta is None:
-            return f"{times} likely from one trace as from any other that {near}"
+            return f"whatever is released is {times} {near}"
+        # Of sets: a single outcome may be more telling with a probability above delta.
         return (
-            f"{times} likely from one trace as from any one other that {near} and was chosen "
-            f"before anything was released, but for a probability of {self.delta:.2g} "
+            f"any set of outcomes is {times} one {near} and was chosen before anything was "
+            f"released, plus a probability of {self.delta:.2g} "
             "((epsilon, delta)-differential privacy)"
         )
 

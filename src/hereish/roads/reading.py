@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
+import zlib
 from collections.abc import Collection, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -31,6 +33,9 @@ NO_ROADS = frozenset(
         *("proposed", "raceway", "razed", "rest_area", "services"),
     }
 )
+# Unpacked bytes per packed byte; texts of roads have about five. Small files may have any.
+_MOST_RATIO = 250
+_RATIO_FROM_BYTES = 64 << 20
 _Line = list[tuple[float, float]]  # latitudes and longitudes
 
 
@@ -90,8 +95,8 @@ def save_roads(graph: RoadGraph, path: str | Path) -> None:
 
 def load_roads(path: str | Path) -> RoadGraph:
     """A road network that `save_roads` wrote."""
-    held = read_arrays(path)
     wanted = {"name", "licence", "nodes_e7", "edges", "lengths_cm"}
+    held = read_arrays(path, {"format", *wanted})
     if str(held.get("format")) != _FORMAT or not wanted <= held.keys():
         raise ParameterError(f"{path}: expected roads that hereish saved, found something else")
     return RoadGraph(
@@ -105,10 +110,17 @@ def load_roads(path: str | Path) -> RoadGraph:
 
 def _read_text(path: Path) -> str:
     held = path.read_bytes()
+    most = max(_RATIO_FROM_BYTES, _MOST_RATIO * len(held))
     try:
-        return (gzip.decompress(held) if path.suffix.lower() == ".gz" else held).decode("utf-8-sig")
-    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile):
+        if path.suffix.lower() == ".gz":
+            with gzip.GzipFile(fileobj=io.BytesIO(held)) as packed:
+                held = packed.read(most + 1)
+        text = held.decode("utf-8-sig")
+    except (UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile):
         raise ParameterError(f"{path}: expected a text, found something else") from None
+    if len(held) > most:
+        raise ParameterError(f"{path}: it unpacks to more than {_MOST_RATIO} times its size")
+    return text
 
 
 def _read_csv(path: Path) -> Iterator[_Line]:
@@ -148,7 +160,7 @@ def _read_json(path: Path) -> Iterator[_Line]:
             yield from ([(float(lat), float(lon)) for lat, lon in way] for way in held.values())
             return
         yield from _geojson_lines(held)
-    except (ValueError, TypeError, LookupError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, RecursionError, OverflowError) as error:
         if isinstance(error, ParameterError):
             raise
         raise ParameterError(

@@ -34,7 +34,7 @@ class GuaranteeMetadata:
     time_zone: str | None = None  # in which days begin
     prior: str | None = None  # the name of the public prior that has moved fresh noise
     every_s: float | None = None  # points that came sooner after the one before were left out
-    second: SecondPromise | None = None  # what holds besides, but for a small probability
+    second: SecondPromise | None = None  # what holds besides, with a small delta
 
     @property
     def description(self) -> str:
@@ -111,7 +111,7 @@ def describe_guarantee(
 ) -> GuaranteeMetadata:
     """What sanitising with this mechanism guarantees, with points taken so far apart.
 
-    Where budgets are shared with others, nothing is said of what all of it loses but for delta.
+    Where budgets are shared with others, nothing is said of what all of it loses with a delta.
     """
     window = mechanism.window
     zone = None if columns.zone is None else columns.zone.key

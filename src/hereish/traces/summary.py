@@ -80,7 +80,7 @@ class Summary:
     guarantee: str = ""
     private: bool = True
     prior: str | None = None  # that has moved fresh noise
-    second: SecondPromise | None = None  # what holds besides, but for a small probability
+    second: SecondPromise | None = None  # what holds besides, with a small delta
     displacement_mean_m: float | None = None
     displacement_p90_m: float | None = None
     job: dict[str, Any] | None = None  # what it has reserved, if it shares budgets with others

@@ -279,6 +279,31 @@ def test_a_restore_that_lost_a_job_fills_the_limits(tmp_path: Path, clock: Clock
     ledger.close()
 
 
+@pytest.mark.parametrize(
+    ("level", "zone", "fills"), [(0.5, "UTC", False), (3.0, "UTC", True), (0.5, "Asia/Tokyo", True)]
+)
+def test_a_restore_that_lost_a_policy_which_may_cost_more_fills_the_limits(
+    tmp_path: Path, clock: Clock, level: float, zone: str, fills: bool
+) -> None:
+    first, backup = Ledger.open(paths_in(tmp_path)), tmp_path / "backup"
+    token = shown(member(first, **FOUR, limits=(("10d", 6 * LEVEL),)))
+    spent = paid_on(first, token, 0, times=1)
+    back_up_sqlite(tmp_path / "ledger.db", backup)
+    # First a cheaper one, without limits: what was promised before is not in force then.
+    for day, new, where in ((1, 0.5, "UTC"), (2.5, level, zone), (3.5, level, zone)):
+        later = policy(**FOUR, level=new * LEVEL, time_zone=where)
+        accounts.set_policy(first, "alice", later)
+        spent += paid_on(first, token, day)
+    assert spent == pytest.approx(0.75 + 2 * level)
+    first.close()
+    clock.now_s = NOON_S + 3.6 * DAY_S
+    ledger = restored(tmp_path, backup)
+    assert limits_on(ledger, 5)[0].is_full == fills
+    after = sum(paid_on(ledger, token, day) for day in range(5, 10))
+    assert after == 0.0 or spent + after <= 6.0 * (1.0 + 1e-9)
+    ledger.close()
+
+
 def test_a_restore_from_long_ago_closes_what_does_not_fit(tmp_path: Path, clock: Clock) -> None:
     first, backup = Ledger.open(paths_in(tmp_path)), tmp_path / "backup"
     token = shown(member(first, **FOUR, limits=(("30d", 4 * LEVEL), ("forever", 50 * LEVEL))))

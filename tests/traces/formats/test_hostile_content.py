@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from hereish.traces.columns import Columns
+from hereish.traces.formats.base import Source
+from hereish.traces.formats.registry import FORMATS
 from tests.support.history_samples import ANDROID, RECORDS, SAMPLES, as_json, sample
 from tests.support.markup_samples import batches, unreadable
 
@@ -90,3 +97,54 @@ def test_a_database_whose_tables_are_computed_is_refused(
     database.close()
     found, _ = unreadable(sample(tmp_path, "ours.gpkg", path.read_bytes()))
     assert found == reason
+
+
+def _repeated(path: Path, length: int, *, stored: bool) -> Path:
+    """Rows that share one text, which is in the file once."""
+    rows = 20_000
+    same = pa.array(np.zeros(rows, dtype=np.int32))
+    texts = pa.DictionaryArray.from_arrays(same, pa.array(["x" * length]))
+    at = pa.array(np.arange(rows) * 1_000_000, pa.timestamp("us", "UTC"))
+    places = {"lat": np.full(rows, 60.0), "lon": np.full(rows, 24.0)}
+    table = pa.table({"user": texts, "note": texts, "time": at, **places})
+    pq.write_table(table, path, store_schema=stored)
+    return path
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("length", [4000, 40_000])
+def test_texts_that_repeat_in_parquet_take_no_memory_for_each_row(
+    tmp_path: Path, length: int, stored: bool
+) -> None:
+    path = _repeated(tmp_path / "in.parquet", length, stored=stored)
+    before = pa.default_memory_pool().max_memory()
+    tracemalloc.start()
+    if length > 4096:
+        reason, _ = unreadable(Source(path, FORMATS["parquet"], Path(path.name)))
+        assert "far too long" in reason
+    else:
+        source = Source(path, FORMATS["parquet"], Path(path.name))
+        (batch,) = batches(source, Columns(keep=("note",)))
+        assert batch.user is not None
+        assert (len(batch), batch.user.names) == (20_000, ["x" * length])
+        assert set(batch.kept["note"]) == {"x" * length}
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    grown = pa.default_memory_pool().max_memory() - before
+    assert max(peak, grown) < 20_000 * length / 4
+
+
+@pytest.mark.parametrize("name", ["walk.gpx", "walk.kml", "walk.tcx"])
+@pytest.mark.parametrize(("begin", "end"), [('<x a="', '"/>'), ("<!--", "-->"), ("<x ", "/>")])
+def test_tags_and_comments_without_end_are_refused(
+    tmp_path: Path, name: str, begin: str, end: str
+) -> None:
+    """Looked at again for each block, a small compressed file would take minutes."""
+    form = FORMATS[name.removeprefix("walk.")]
+    root = {"gpx": "gpx", "kml": "kml", "tcx": "TrainingCenterDatabase"}[form.name]
+    for length, refused in ((1 << 19, False), (3 << 20, True)):
+        path = tmp_path / f"{length}.{form.name}"
+        path.write_text(f"<{root}>\n{begin}{' ' * length}{end}</{root}>")
+        reason, line = unreadable(Source(path, form, Path(path.name)))
+        assert ("far too long" in reason) == refused
+        assert not refused or line == 2

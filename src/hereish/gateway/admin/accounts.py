@@ -16,6 +16,7 @@ from hereish.errors import HereishError, ParameterError
 from hereish.gateway.ledger import tokens
 from hereish.gateway.ledger.budget_status import BudgetStatus, SecondStatus
 from hereish.gateway.ledger.ledger import Ledger
+from hereish.gateway.ledger.limit_charges import costs_no_more
 from hereish.gateway.ledger.policy import Policy
 from hereish.gateway.ledger.queries import (
     UserRow,
@@ -72,7 +73,7 @@ class UserOverview(NamedTuple):
     budget: BudgetStatus
     forecast: RestForecast | None  # of the present window; None: nothing is left of it
     guarantee: str
-    second: SecondStatus | None  # what holds besides, but for a small probability
+    second: SecondStatus | None  # what holds besides, with a small delta
     entries: int
     tokens: list[TokenInfo]
     primary_device: str | None
@@ -179,7 +180,7 @@ def set_policy(ledger: Ledger, name: str, policy: Policy) -> int:
     It applies from the first window on that begins after the present one has ended, and that
     holds no report of the present policy: so no window is paid twice.
     """
-    mechanism = policy.build_checked()
+    mechanism, number, dearer = policy.build_checked(), None, False
     with ledger.database.writing() as tx:
         user = require_user(tx, name, lock=True)
         # Before the first report nothing was paid, unless by a job, or by a ledger that a restore
@@ -195,6 +196,7 @@ def set_policy(ledger: Ledger, name: str, policy: Policy) -> int:
                     "user"
                 )
             _check_new_limits(ledger, tx, user, present, mechanism)
+            dearer = not costs_no_more(mechanism, present) and _has_limits(tx, user, policy)
         newest = select(func.max(policies.c.version)).where(policies.c.user_id == user.id)
         version = int(tx.execute(newest).scalar_one()) + 1
         policy_id = _add_policy(tx, user.id, version, policy, time.time())
@@ -202,7 +204,18 @@ def set_policy(ledger: Ledger, name: str, policy: Policy) -> int:
         if not begun:
             changed = {"policy_id": policy_id, "next_policy_id": None}
         tx.execute(update(users).where(users.c.id == user.id).values(changed))
-        return version
+        if dearer:
+            number = ledger.database.take_payment_number(tx)
+    if number is not None:  # so that a restore which loses this policy is known to have done so
+        ledger.guard.raise_mark_to(number)  # [L23]
+    return version
+
+
+def _has_limits(tx: Connection, user: UserRow, policy: Policy) -> bool:
+    """Whether this policy has limits, or any that the user has had."""
+    limited = policies.c.body.contains('"limits"')
+    own = select(policies.c.id).where(policies.c.user_id == user.id, limited)
+    return policy.limits is not None or tx.execute(own.limit(1)).first() is not None
 
 
 def _check_new_limits(

@@ -140,9 +140,10 @@ def _charge_limits(
     """Count what may have been spent of limits since the backup. Before windows are closed.
 
     Users without a state have nothing that is known, and all that had begun is closed for them. A
-    job may have paid for any window; the mark knows whether one has since.
+    job may have paid for any window, and a policy that was set since may have cost more; the mark
+    knows whether there was one.
     """
-    jobs_lost = mark >= SET_BACK or ledger.mark.job_number() > progress.job_number
+    more_lost = mark >= SET_BACK or ledger.mark.job_number() > progress.job_number
     limited = select(policies.c.id).where(policies.c.body.contains('"limits"'))
     query = select(users.c.name).where(
         users.c.state.is_not(None),
@@ -151,7 +152,7 @@ def _charge_limits(
     for name in tx.execute(query).scalars().all():
         user = require_user(tx, name)
         state = ledger.policies.load_state(tx, user)
-        state.charge_unseen(closed_s, jobs_lost)
+        state.charge_unseen(closed_s, more_lost)
         change = update(users).where(users.c.id == user.id)
         tx.execute(change.values(state=state.to_json()))
 

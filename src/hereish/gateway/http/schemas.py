@@ -107,8 +107,8 @@ class LimitBody(BaseModel):
 
 
 class SecondPromiseBody(BaseModel):
-    """What the reports of a window lose together but for a small probability, beside the first
-    promise and never in place of it.
+    """What the reports of a window lose together by (epsilon, delta)-differential privacy, beside
+    the first promise and never in place of it.
     """
 
     level: float = Field(description="Of all reports that the window can have, within the radius.")

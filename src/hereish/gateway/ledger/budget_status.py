@@ -56,7 +56,7 @@ class BudgetStatus(NamedTuple):
 
 
 class SecondStatus(NamedTuple):
-    """What the reports of a window lose together but for a small probability. Public."""
+    """What the reports of a window lose together, with a small delta. Public."""
 
     promise: SecondPromise  # of all reports that the window can have
     level_so_far: float  # of those that it has had

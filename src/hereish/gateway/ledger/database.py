@@ -139,6 +139,16 @@ class Database:
             return 1
         return int(number)
 
+    def take_payment_number(self, tx: Connection) -> int:
+        """The same, stored as the highest that the payment of a job, or a policy that may cost
+        more than the one before it, took. The mark is to be raised to it after the commit.
+        """
+        number = self.take_number(tx)
+        # Another job may have taken a later number and been quicker: it never falls.
+        raised = text("UPDATE ledger SET job_number = :number WHERE job_number < :number")
+        tx.execute(raised, {"number": number})
+        return number
+
     def truncate_wal(self) -> None:
         """Checkpoint SQLite's write-ahead log and empty it: it holds what was deleted.
 
@@ -196,7 +206,7 @@ class LedgerProgress(NamedTuple):
     last: int  # the highest number that an entry ever had
     committed: EntryRef  # the newest entry there is
     era: str  # "" before there is one
-    job_number: int  # the highest that the payment of a job took
+    job_number: int  # the highest that the payment of a job, or a dearer policy, took
 
 
 def read_progress(connection: Any, dialect: str) -> LedgerProgress:

@@ -5,8 +5,9 @@ mark, and then nothing is released until its operator decides. The mark is writt
 commit and before its releases leave. It survives the death of the process; it is synced to disk
 within a second, so only a power cut may lose the last second of it.
 
-Behind it stands the highest number that the payment of a job took: jobs may pay for any window that
-has begun, so it is worth knowing whether a restore has lost one.
+Behind it stands the highest number that the payment of a job took, or a policy that may cost more
+than the one before it. Jobs may pay for any window that has begun, and what such a policy has cost
+is more than a backup without it knows of: so it is worth knowing whether a restore has lost one.
 
 Accepting a restored ledger begins a new era, in the ledger and in the mark. So a backup from
 before is recognised by its era, whatever its numbers are.
@@ -202,12 +203,12 @@ class HighWaterMark:
                     self._known = number
 
     def job_number(self) -> int:
-        """The highest number that the payment of a job took; 0 if none was recorded."""
+        """The highest number that a job's payment, or a dearer policy, took; 0 if there is none."""
         match = self._read()
         return int(match[2]) if match and match[2] else 0
 
     def raise_job_number(self, number: int) -> None:
-        """Record that the payment of a job took this number."""
+        """Record that the payment of a job, or a dearer policy, took this number."""
         with self._lock, _file_lock(self._file):
             if number > self.job_number():
                 os.pwrite(self._file, f"{number:0{_WIDTH}d}\n".encode(), self._at + _WIDTH + 1)

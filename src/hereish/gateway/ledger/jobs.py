@@ -165,10 +165,7 @@ class LedgerJob:
                 self._write_costs(tx, paying)
                 paid = {"settled_s": time.time(), "digest": digest}
                 tx.execute(update(jobs).where(jobs.c.name == self.name).values(paid))
-                number = ledger.database.take_number(tx)
-                # Another job may have taken a later number and been quicker: it never falls.
-                later = ledger_row.c.job_number < number
-                tx.execute(update(ledger_row).where(later).values(job_number=number))
+                number = ledger.database.take_payment_number(tx)
         ledger.guard.raise_mark_to(number)  # [L14]
 
     def _summed(self, costs: Iterable[WindowCost]) -> list[WindowCost]:

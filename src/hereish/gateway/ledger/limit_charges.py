@@ -225,6 +225,12 @@ def unseen(
     return all_full(limited, until_s)  # [L20]
 
 
+def costs_no_more(new: PredictiveMechanism, old: PredictiveMechanism) -> bool:
+    """Whether `unseen` counts enough under the old one for what is spent under the new one."""
+    same = key_of(new.window) == key_of(old.window)
+    return same and new.bound.part(1) <= old.bound.part(1)
+
+
 def joined(*parts: Carried) -> dict[str, list[BucketSum]]:
     """All of these together."""
     sums: dict[str, list[BucketSum]] = {}

@@ -83,7 +83,7 @@ class RestoreGuard:
         self._positions.record(entry)
 
     def raise_mark_to(self, number: int) -> None:
-        """Raise the mark to the number of a job's payment, and write it to the disk."""
+        """Raise the mark to the number of a job's payment or a policy, and write it to the disk."""
         self._raise_job_number(number)
         try:
             self._mark.raise_to(number)

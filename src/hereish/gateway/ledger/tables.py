@@ -57,7 +57,8 @@ ledger = Table(
     Column("forgotten", BigInteger, nullable=False, server_default="0"),
     # When a restored ledger was last accepted: users added later may have had a budget before.
     Column("closed_s", Double),
-    # The highest number that the payment of a job took, from those of the entries.
+    # The highest number that the payment of a job, or a policy that may cost more than the one
+    # before it, took from those of the entries.
     Column("job_number", BigInteger, nullable=False, server_default="0"),
     # Entries for times before this may have been pruned, so what they cost is not known.
     Column("pruned_s", Double),

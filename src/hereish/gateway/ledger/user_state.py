@@ -320,11 +320,11 @@ class UserState:
         reaches = unknown_s is not None and unknown_s >= since_s
         return known._replace(unknown_s=unknown_s if reaches else None)
 
-    def charge_unseen(self, until_s: float, jobs_lost: bool) -> None:
+    def charge_unseen(self, until_s: float, more_lost: bool) -> None:
         """Count what may have been spent of the limits since the newest entry: a restore lost it.
 
-        By reports, and by jobs for windows since then; where jobs may have paid for any window,
-        the limits are full.
+        By reports, and by jobs for windows since then; where jobs may have paid for any window, or
+        a policy that is lost for more than the known ones allow, the limits are full.
         """
         m = self.policy.mechanism
         if not m.limits or self.newest is None:
@@ -334,7 +334,7 @@ class UserState:
         parts = [self._carried, unseen(m, m, known_s, spent, until_s)]
         if self.next_policy is not None:  # it may have begun
             parts.append(unseen(self.next_policy.mechanism, m, known_s, 0.0, until_s))
-        if jobs_lost:
+        if more_lost:
             parts.append(all_full(m, until_s))
         [now] = buckets_at(m, [until_s])
         self._carried = still_counting(m, joined(*parts), now.tolist())
@@ -398,7 +398,7 @@ class UserState:
         )
 
     def second_promise_at(self, at_s: float) -> SecondStatus | None:
-        """What its reports lose together but for a small probability; None where none is stated.
+        """What its reports lose together, with a small delta; None where none is stated.
 
         Apart from `budget_at`, which every report asks for: this is computed.
         """

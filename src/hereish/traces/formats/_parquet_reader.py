@@ -1,16 +1,21 @@
-"""Reads Parquet and GeoParquet, a batch at a time."""
+"""Reads Parquet and GeoParquet, a batch at a time.
+
+A text that repeats may be in a file once for millions of rows, so texts are read as numbers of
+different ones, and never written out for each row: a small file could take all memory that way.
+"""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -30,6 +35,7 @@ from hereish.traces.guarantee import GuaranteeMetadata
 from hereish.traces.table import BATCH_ROWS, Ids, RowBatch
 
 METADATA_KEY = "hereish.promise"  # of the guarantee in the metadata of the schema
+_LONGEST_BYTES = 1 << 12  # of a name, a number or a time
 _US_IN = {"s": 1_000_000, "ms": 1_000}  # how many microseconds
 
 
@@ -45,9 +51,11 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
     if total == 0:
         raise NoPointsError("it has no rows")
     parser, row = TimeParser(columns.zone, columns.time_format), 0
-    record_batches = file.iter_batches(
-        BATCH_ROWS, columns=[name for name in wanted if name in present]
-    )
+    wanted = [name for name in wanted if name in present]
+    texts = [name for name in wanted if _is_text(file.schema_arrow.field(name).type)]
+    if texts:
+        file = _open(source, texts)
+    record_batches = file.iter_batches(BATCH_ROWS, columns=wanted)
     while True:
         # What a damaged file makes Arrow raise may quote the data.
         damaged = damaged_file(f"it is damaged after row {row}", "a Parquet file that is whole")
@@ -60,14 +68,16 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
         yield replace(batch, layout=layout, done=row / total)
 
 
-def _open(source: Source) -> Any:
+def _open(source: Source, texts: Sequence[str] = ()) -> Any:
+    """The file; columns of `texts` come as numbers of different ones."""
     if source.path is None:
         raise ParameterError("Parquet is read from a file, not from standard input")
     path = source.path
 
     def opened() -> Any:
         # Inside an archive it cannot be read from the end, so it is read into memory.
-        file = pq.ParquetFile(io.BytesIO(read_whole(source)) if source.members else path)
+        held = io.BytesIO(read_whole(source)) if source.members else path
+        file = pq.ParquetFile(held, read_dictionary=list(texts))
         str(file.schema_arrow)  # names and types, which are looked at only now
         return file
 
@@ -111,7 +121,7 @@ def _convert(
         lat = _read_degrees(records, names.lat, "lat", columns)
         lon = _read_degrees(records, names.lon, "lon", columns)
     else:
-        lat, lon = _wkb.decode_points(records.column(names.geometry).to_pylist())
+        lat, lon = _wkb.decode_points(_values(records.column(names.geometry)))
     fault[~np.isfinite(lon)] = Fault.LON
     fault[~np.isfinite(lat)] = Fault.LAT
     at_us = _read_times(records, names.time, columns, parser, fault)
@@ -130,13 +140,15 @@ def _convert(
 
 def _read_degrees(records: Any, name: str, axis: Axis, columns: Columns) -> Floats:
     column = records.column(name)
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.dictionary_decode()
-        kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        values = parse_all_degrees([text or "" for text in column.to_pylist()], axis)
+    if _is_text(_type_of_values(column), binary=False):
+        column = column.dictionary_encode()
+        _check_lengths(column)
+        different = parse_all_degrees([text or "" for text in column.dictionary.to_pylist()], axis)
+        values = np.append(different, np.nan)[_codes(column)]
         return in_degrees(values, columns.unit(name))
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
     if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
         raise ParameterError(f"the column {name!r} must hold numbers, found {kind}")
     numbers = column.cast(pa.float64(), safe=False)
@@ -155,7 +167,8 @@ def _read_times(
         fault[~present(column)] = Fault.TIME
         return _instants(column, columns, fault)
     at_us = np.zeros(len(records), dtype=np.int64)
-    for row, value in enumerate(column.to_pylist()):
+    _check_lengths(column)
+    for row, value in enumerate(_values(column)):
         at = parser.parse(value)
         if isinstance(at, Fault):
             fault[row] = at
@@ -168,8 +181,6 @@ def _read_times(
 def _instants(column: Any, columns: Columns, fault: Faults) -> Ints:
     kind = column.type
     if kind.tz is None and columns.zone is not None:
-        import pyarrow.compute as pc
-
         zone = columns.zone.key
         column = pc.assume_timezone(column, zone, ambiguous="earliest", nonexistent="earliest")
     count = values_of(column, np.int64)
@@ -186,27 +197,73 @@ def _read_ids(records: Any, name: str, fault: Faults, missing: Fault) -> Ids | N
     if name not in records.schema.names:
         return None
     column = records.column(name)
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    kind = column.type
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if not text and not pa.types.is_integer(kind):
+    kind = _type_of_values(column)
+    if not pa.types.is_integer(kind) and not _is_text(kind, binary=False):
         raise ParameterError(f"the column {name!r} must hold texts or whole numbers, found {kind}")
-    encoded = column.dictionary_encode()
-    names = encoded.dictionary.to_pylist()
-    if column.null_count:
-        known = present(column)
-        if missing:
-            fault[~known] = missing
-        codes = np.where(known, values_of(encoded.indices, np.int32), len(names))
-        return Ids(codes.astype(np.int64), [*names, None])
-    return Ids(values_of(encoded.indices, np.int32).astype(np.int64), names)
+    column = column.dictionary_encode()
+    _check_lengths(column)
+    # The dictionary may have values of other batches, or one of them twice.
+    given, codes = [*column.dictionary.to_pylist(), None], _codes(column)
+    first = np.full(len(given), len(codes))
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    used = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(codes))].tolist()
+    numbers = {value: i for i, value in enumerate(_unique(given[i] for i in used))}
+    by_use = np.zeros(len(given), dtype=np.int64)
+    by_use[used] = [numbers[given[i]] for i in used]
+    codes = by_use[codes]
+    if None in numbers and missing:
+        fault[codes == numbers[None]] = missing
+    return Ids(codes, list(numbers))
+
+
+def _unique(values: Iterable[Any]) -> list[Any]:
+    """Each value once, as they first come; None last."""
+    different = dict.fromkeys(values)
+    none = [None] if None in different else []
+    return [value for value in different if value is not None] + none
 
 
 def _objects(column: Any) -> NDArray[Any]:
     values = np.empty(len(column), dtype=object)
-    values[:] = column.to_pylist()
+    values[:] = _values(column)
     return values
+
+
+def _type_of_values(column: Any) -> Any:
+    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+
+
+def _is_text(kind: Any, *, binary: bool = True) -> bool:
+    """Whether values of a type are texts, or bytes: of any length."""
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return True
+    return binary and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _values(column: Any) -> list[Any]:
+    """The values of a column; equal texts are one object."""
+    if not (pa.types.is_dictionary(column.type) and _is_text(column.type.value_type)):
+        return list(column.to_pylist())
+    different = [*column.dictionary.to_pylist(), None]
+    return [different[code] for code in _codes(column).tolist()]
+
+
+def _codes(column: Any) -> Ints:
+    """The number of each row's value in the dictionary, and one more where there is none."""
+    indices = column.indices.cast(pa.int64())
+    codes: Ints = values_of(indices, np.int64)
+    if indices.null_count:
+        codes = np.where(present(indices), codes, len(column.dictionary))
+    return codes
+
+
+def _check_lengths(column: Any) -> None:
+    """Refuse texts as long as no name, number or time is."""
+    if not (pa.types.is_dictionary(column.type) and _is_text(column.type.value_type)):
+        return
+    longest = pc.max(pc.binary_length(column.dictionary)).as_py() or 0
+    if longest > _LONGEST_BYTES:
+        raise damaged_file("a name, a number or a time in it is far too long", "shorter ones")
 
 
 def read_guarantee(source: Source) -> GuaranteeMetadata | None:

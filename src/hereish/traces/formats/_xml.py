@@ -20,8 +20,28 @@ EARLY = {
     )
 }
 _DEEPEST = 200
+_LONGEST_BYTES = 1 << 20  # of a tag or a comment
 Start = Callable[[str, dict[str, str]], None]
 End = Callable[[str, str], None]
+
+
+class TokenGuard:
+    """Refuses a tag or a comment that goes on and on.
+
+    Some versions of expat look at one from its beginning for each block that it is given, so that
+    the time grows with the square of its length.
+    """
+
+    def __init__(self, parser: expat.XMLParserType, kind: str) -> None:
+        self._parser, self._kind = parser, kind
+        self._fed = 0
+
+    def check(self, block: bytes, *, blank: bool = False) -> None:
+        """After a block was parsed; `blank`: there was nothing but spaces so far."""
+        self._fed += len(block)
+        if not blank and self._fed - self._parser.CurrentByteIndex > _LONGEST_BYTES + len(block):
+            line = self._parser.CurrentLineNumber
+            raise damaged_file("a tag or a comment in it is far too long", self._kind, line)
 
 
 class XmlParser:
@@ -44,6 +64,7 @@ class XmlParser:
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
         self._parser.CharacterDataHandler = self._characters
+        self._guard = TokenGuard(self._parser, kind)
 
     @property
     def line(self) -> int:
@@ -71,6 +92,7 @@ class XmlParser:
     def _problem(self, block: bytes, *, last: bool) -> UnreadableFileError | None:
         try:
             self._parser.Parse(block, last)
+            self._guard.check(block)
         except UnreadableFileError as problem:
             return problem
         except expat.ExpatError as error:

@@ -31,6 +31,7 @@ from hereish.traces.formats._text import parse_times
 from hereish.traces.formats._times import TimeParser
 from hereish.traces.formats._xml import (
     EARLY,
+    TokenGuard,
     broken_xml,
     declares_type,
     ends_early,
@@ -147,6 +148,7 @@ class _TrackReader:
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
         self._parser.CharacterDataHandler = self._characters
+        self._guard = TokenGuard(self._parser, "GPX")
 
     def feed(self, block: bytes, *, last: bool = False) -> None:
         self._blank = self._blank and not block.strip()
@@ -215,6 +217,7 @@ class _TrackReader:
     def _problem(self, block: bytes, last: bool) -> UnreadableFileError | None:
         try:
             self._parser.Parse(block, last)
+            self._guard.check(block, blank=self._blank)
         except UnreadableFileError as problem:
             return problem
         except expat.ExpatError as error:
