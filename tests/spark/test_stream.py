@@ -72,10 +72,10 @@ def test_spark_is_told_of_the_state_without_importing_hereish(tmp_path: Path) ->
     # Each start of a query does so in a new process, which would take longer than its rows.
     columns = ArrowColumns(**COLUMNS)
     own = stream._BucketProcessor(MECHANISMS["whole day"], columns, "key", None, 2)
-    held = cloudpickle.dumps(stream._deferred(own))  # type: ignore[no-untyped-call]
+    held = cloudpickle.dumps(stream._deferred(own))  # type: ignore[no-untyped-call]  # Spark's
     (tmp_path / "processor").write_bytes(held)
     command = [sys.executable, "-c", _TOLD, str(tmp_path / "processor")]
-    told = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603  # ours
+    told = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603  # our own code
     assert told.stdout.splitlines() == ["standings page INT users BINARY", ""]
 
 

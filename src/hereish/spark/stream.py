@@ -197,7 +197,7 @@ def _deferred(processor: _BucketProcessor) -> StatefulProcessor:
     this function goes there as it is, so that this process need not import hereish, pandas and
     pyarrow: that takes longer than sanitising some hundred thousand points.
     """
-    held: bytes = cloudpickle.dumps(processor)  # type: ignore[no-untyped-call]
+    held: bytes = cloudpickle.dumps(processor)  # type: ignore[no-untyped-call]  # Spark's
     state = ("standings", StatePages.KEY, StatePages.VALUE)
 
     class Deferred(StatefulProcessor):
