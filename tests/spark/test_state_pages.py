@@ -28,7 +28,7 @@ from tests.support.spark_stream_stage import (
 
 need_streams()
 
-from hereish.spark.state_pages import StandingRecords, StatePages  # noqa: E402
+from hereish.spark.state_pages import StandingRecords, StatePages, _Differences  # noqa: E402
 
 HOUR_US = 3_600_000_000
 
@@ -189,6 +189,22 @@ def test_a_stream_goes_on_with_its_own_key_alone() -> None:
     StatePages(records, state, b"one")
     with pytest.raises(StateError, match="another key"):
         StatePages(records, state, b"another")
+
+
+@pytest.mark.parametrize("users", [0, 1, 5])
+def test_records_come_back_as_they_were_written(users: int) -> None:
+    rng = np.random.default_rng(users)
+    words = 16
+    records = np.zeros((users, words), dtype="<u8")
+    records[:, :6] = rng.integers(0, 1 << 63, (users, 6), dtype=np.uint64)  # of everybody
+    records[:, 6] = 1 << 63
+    records[:1, 8] = 7  # of one, with which the others are compared
+    records[4:, 9] = 1 << 40  # of another
+    written = _Differences.of(records).to_bytes(0, users)
+    assert _Differences.read(written, users, words).tolist() == records.tolist()
+    for damaged in (written[:-1], written + b"\0", written[:-20]):
+        with pytest.raises(StateError, match="damaged"):
+            _Differences.read(damaged, users, words)
 
 
 @pytest.mark.parametrize("written", [b"", (5).to_bytes(8, "little"), b"\x02" + bytes(8)])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import shutil
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from hereish import ParameterError, StateError, fixed_utility
+from hereish.traces.arrow import ArrowColumns
 from hereish.traces.budgets import EachTrace
 from hereish.traces.key_file import write_key_file
 from tests.support.spark_stream_stage import (
@@ -38,9 +41,10 @@ from tests.support.spark_stream_stage import (
 
 need_streams()
 
+from pyspark import cloudpickle  # noqa: E402
 from pyspark.errors import StreamingQueryException  # noqa: E402
 
-from hereish.spark import sanitize, sanitize_stream  # noqa: E402
+from hereish.spark import sanitize, sanitize_stream, stream  # noqa: E402
 from hereish.spark.query_file import check_query_file  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # pandas 3 is new to PySpark
@@ -51,6 +55,28 @@ def spark() -> Iterator[Any]:
     session = stream_session(cores=2)
     yield session
     session.stop()
+
+
+_TOLD = """
+import sys
+from pyspark import cloudpickle
+
+processor = cloudpickle.loads(open(sys.argv[1], "rb").read())
+asked = type("Handle", (), {"getMapState": staticmethod(lambda *state: print(*state))})
+processor.init(asked)
+print(*({"hereish", "pandas", "pyarrow"} & set(sys.modules)))
+"""
+
+
+def test_spark_is_told_of_the_state_without_importing_hereish(tmp_path: Path) -> None:
+    # Each start of a query does so in a new process, which would take longer than its rows.
+    columns = ArrowColumns(**COLUMNS)
+    own = stream._BucketProcessor(MECHANISMS["whole day"], columns, "key", None, 2)
+    held = cloudpickle.dumps(stream._deferred(own))  # type: ignore[no-untyped-call]  # Spark's
+    (tmp_path / "processor").write_bytes(held)
+    command = [sys.executable, "-c", _TOLD, str(tmp_path / "processor")]
+    told = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603  # our own code
+    assert told.stdout.splitlines() == ["standings page INT users BINARY", ""]
 
 
 def _begin(folder: Path, pieces: Sequence[pa.Table], key: bytes | None = None) -> None:

@@ -35,13 +35,8 @@ class HangingProcessor(stream._BucketProcessor):
     def draws(self) -> KeyedDraws:
         return super().draws() if self.other_key is None else KeyedDraws(self.other_key)
 
-    def handleInputRows(  # noqa: N802  # Spark's names
-        self,
-        key: Any,
-        rows: Any,
-        timerValues: Any,  # noqa: N803
-    ) -> Iterator[Any]:
-        yield from super().handleInputRows(key, rows, timerValues)
+    def released(self, rows: Any) -> Iterator[Any]:
+        yield from super().released(rows)
         context = TaskContext.get()
         batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
         if context is not None and context.partitionId() == 1 and batch == str(self.hang):

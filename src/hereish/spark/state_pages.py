@@ -25,10 +25,11 @@ from hereish.core.validation import run_fault
 from hereish.errors import PointError, StateError
 from hereish.traces.standing import Standing
 
-_USERS_PER_PAGE = 256
-_VERSION = 3  # also of how users are shared out over the pages
-# The version, the number of the mechanism with its windows, the users, and the length of the names.
-_HEADER = struct.Struct("<BqII")
+_USERS_PER_PAGE = 512
+_VERSION = 4  # also of how users are shared out over the pages
+# The version, the number of the mechanism with its windows, the users, the length of the names, and
+# the CRC-32 of all that follows.
+_HEADER = struct.Struct("<BqIII")
 # Of a bucket: the version and the number of users. What tells the key follows.
 _BUCKET = struct.Struct("<BQ")
 _BITS = 8  # of a byte: words of a record are a multiple of it
@@ -107,36 +108,98 @@ class StandingRecords:
         return None
 
 
+class _Differences(NamedTuple):
+    """Records by what differs from one of them.
+
+    Users of a page report on the same day, in one area, and with one mechanism, so that most bytes
+    of their records are the same; bytes are what messages to the state cost. Of words that most of
+    the users have otherwise, those bytes are kept that anybody has; of others, the whole word for
+    those who have it, with a bit for each word.
+    """
+
+    common: Records  # (words,)
+    used: NDArray[np.bool_]  # (8 * words,) the bytes that are kept of everybody
+    kept: NDArray[np.uint8]  # (users, used ones)
+    there: NDArray[np.bool_]  # (users, words) the words that are kept of this user
+    words: Records  # those, one record after the other
+    ends: Ints  # (users + 1,) where those of each record begin, and end
+
+    @classmethod
+    def of(cls, records: Records) -> _Differences:
+        common = records[0] if len(records) else np.zeros(records.shape[1], dtype="<u8")
+        different = records ^ common
+        there = different != 0
+        often = 2 * np.count_nonzero(there, axis=0) > len(records)
+        there &= ~often
+        anywhere = np.where(often, np.bitwise_or.reduce(different, axis=0), np.uint64(0))
+        used = anywhere.astype("<u8").view(np.uint8) != 0
+        kept = different.view(np.uint8)[:, used]
+        ends = np.append(0, np.cumsum(np.count_nonzero(there, axis=1)))
+        return cls(common, used, kept, there, different[there], ends)
+
+    def to_bytes(self, begin: int, end: int) -> bytes:
+        """Of the records from one to another."""
+        return b"".join(
+            (
+                self.common.tobytes(),
+                np.packbits(self.used).tobytes(),
+                np.packbits(self.there[begin:end]).tobytes(),
+                self.kept[begin:end].tobytes(),
+                self.words[self.ends[begin] : self.ends[end]].tobytes(),
+            )
+        )
+
+    @staticmethod
+    def read(written: bytes, count: int, words: int) -> Records:
+        """The records that were written. Raises StateError if there were not so many of them."""
+        used_at, there_at = 8 * words, 9 * words
+        kept_at = there_at + count * words // _BITS
+        if len(written) < kept_at:
+            raise StateError(_DAMAGED)
+        given = np.frombuffer(written, dtype=np.uint8)
+        used = np.unpackbits(given[used_at:there_at]).view(np.bool_)
+        there = np.unpackbits(given[there_at:kept_at]).view(np.bool_).reshape(count, words)
+        width = np.count_nonzero(used)
+        words_at = kept_at + count * width
+        if len(written) != words_at + 8 * np.count_nonzero(there):
+            raise StateError(_DAMAGED)
+        records = np.zeros((count, words), dtype="<u8")
+        records.view(np.uint8)[:, used] = given[kept_at:words_at].reshape(count, width)
+        records[there] = np.frombuffer(written, "<u8", offset=words_at)
+        records ^= np.frombuffer(written, "<u8", words)
+        return records
+
+
 class _Page(NamedTuple):
-    """Users, and of the words of their records those that are not 0, with a bit for each word."""
+    """Users and their records."""
 
     users: list[str]
-    masks: bytes
-    words: bytes
+    records: Records
 
-    def to_bytes(self, mechanism: int) -> bytes:
-        names = json.dumps(self.users).encode()
-        header = _HEADER.pack(_VERSION, mechanism, len(self.users), len(names))
-        return b"".join((header, names, self.masks, self.words))
+    @staticmethod
+    def to_bytes(mechanism: int, users: list[str], records: bytes) -> bytes:
+        names = json.dumps(users).encode()
+        check = zlib.crc32(records, zlib.crc32(names))
+        header = _HEADER.pack(_VERSION, mechanism, len(users), len(names), check)
+        return b"".join((header, names, records))
 
     @classmethod
     def from_bytes(cls, written: bytes, records: StandingRecords) -> _Page:
         if len(written) < _HEADER.size:
             raise StateError(_DAMAGED)
-        version, number, count, length = _HEADER.unpack_from(written)
+        version, number, count, length, check = _HEADER.unpack_from(written)
         if version == _VERSION and number != records.number:
             raise StateError(_OTHER)
+        if version != _VERSION or check != zlib.crc32(memoryview(written)[_HEADER.size :]):
+            raise StateError(_DAMAGED)
         names = _HEADER.size + length
-        end = names + count * records.words // _BITS
         try:
-            users = json.loads(written[_HEADER.size : names]) if version == _VERSION else []
+            users = json.loads(written[_HEADER.size : names])
         except ValueError:
             users = []
-        masks = written[names:end]
-        there = int.from_bytes(masks, "little").bit_count()
-        if version != _VERSION or len(users) != count or len(written) != end + 8 * there:
+        if len(users) != count:
             raise StateError(_DAMAGED)
-        return cls(users, masks, written[end:])
+        return cls(users, _Differences.read(written[names:], count, records.words))
 
 
 class _Users:
@@ -252,10 +315,7 @@ class StatePages:
                     pages[number] = _Page.from_bytes(value[0], self._records)
         if not pages:
             return
-        masks = np.frombuffer(b"".join(page.masks for page in pages.values()), dtype=np.uint8)
-        there = np.unpackbits(masks).view(np.bool_).reshape(-1, self._records.words)
-        records = np.zeros(there.shape, dtype="<u8")
-        records[there] = np.frombuffer(b"".join(page.words for page in pages.values()), "<u8")
+        records = np.concatenate([page.records for page in pages.values()])
         page_of_each = np.repeat([*pages], [len(page.users) for page in pages.values()])
         names = [user for page in pages.values() for user in page.users]
         self._known.add(names, page_of_each, records)
@@ -265,15 +325,13 @@ class StatePages:
         rows = np.flatnonzero(np.isin(self._known.page, numbers))
         rows = rows[np.argsort(self._known.page[rows], kind="stable")]
         records, page = self._known.records[rows], self._known.page[rows]
-        there = records != 0
-        masks, words = np.packbits(there, axis=1), records[there]
-        ends = np.append(0, np.cumsum(np.count_nonzero(there, axis=1)))
+        differences = _Differences.of(records)
         first, last = (np.searchsorted(page, numbers, side) for side in ("left", "right"))
         for number, begin, end in zip(numbers.tolist(), first.tolist(), last.tolist(), strict=True):
             users = [self._known.names[i] for i in rows[begin:end].tolist()]
-            own = words[ends[begin] : ends[end]]
-            written = _Page(users, masks[begin:end].tobytes(), own.tobytes())
-            self._state.updateValue((number,), (written.to_bytes(self._records.number),))
+            own = differences.to_bytes(begin, end)
+            written = _Page.to_bytes(self._records.number, users, own)
+            self._state.updateValue((number,), (written,))
 
 
 def groups(numbers: Ints) -> Iterator[tuple[int, Ints]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -24,14 +25,14 @@ from hereish.core.types import Ints
 from hereish.errors import ParameterError, PointError
 from hereish.spark.batch import released_schema, typed, usable
 from hereish.spark.query_file import check_query_file
-from hereish.spark.state_pages import StandingRecords, StatePages, groups
+from hereish.spark.state_pages import MapState, StandingRecords, StatePages, groups
 from hereish.traces.arrow import CHUNK_ROWS, ArrowColumns, check_keyed, sanitize_batches
 from hereish.traces.budgets import EachTrace
 from hereish.traces.foreign_errors import replace_foreign_errors
 from hereish.traces.key_file import read_key_file
 
 try:
-    from pyspark import TaskContext
+    from pyspark import TaskContext, cloudpickle
     from pyspark.sql import functions as f
 except ImportError as missing:
     raise ImportError("Spark needs more: pip install 'hereish[spark]'") from missing
@@ -105,7 +106,7 @@ def sanitize_stream(
         rows.withColumn("bucket", number)
         .mapInArrow(_packed, _PACKED)
         .groupBy("bucket")
-        .transformWithStateInPandas(processor, "packed BINARY", "Append", "None")
+        .transformWithStateInPandas(_deferred(processor), "packed BINARY", "Append", "None")
     )
     out = released.mapInArrow(_unpacked, released_schema(rows.schema, inner))
     return out.toDF(*columns.released)
@@ -189,8 +190,42 @@ def _from_bytes(packed: bytes) -> pa.Table:
     return pa.ipc.open_stream(packed).read_all()
 
 
+def _deferred(processor: _BucketProcessor) -> StatefulProcessor:
+    """Spark's processor, which has ours as bytes that are read when rows come.
+
+    Each start of a query asks a processor in a new process of Python what its state is. A class of
+    this function goes there as it is, so that this process need not import hereish, pandas and
+    pyarrow: that takes longer than sanitising some hundred thousand points.
+    """
+    held: bytes = cloudpickle.dumps(processor)  # type: ignore[no-untyped-call]  # Spark's
+    state = ("standings", StatePages.KEY, StatePages.VALUE)
+
+    class Deferred(StatefulProcessor):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            """Called by Spark, also on the driver, where no rows follow."""
+            self._state = handle.getMapState(*state)
+            self._processor: _BucketProcessor | None = None
+
+        def handleInputRows(  # noqa: N802  # Spark's name
+            self,
+            key: Any,
+            rows: Iterator[pd.DataFrame],
+            timerValues: TimerValues,  # noqa: N803  # Spark's name
+        ) -> Iterator[pd.DataFrame]:
+            """Called by Spark, once per bucket and micro-batch."""
+            if self._processor is None:
+                self._processor = pickle.loads(held)  # noqa: S301  # which came with this class
+                self._processor.begin(self._state)
+            return self._processor.released(rows)
+
+        def close(self) -> None:
+            """Called by Spark; there is nothing to close."""
+
+    return Deferred()
+
+
 @dataclasses.dataclass
-class _BucketProcessor(StatefulProcessor):
+class _BucketProcessor:
     """What an executor does with a bucket of users. It holds the path of the key, not the key."""
 
     mechanism: PredictiveMechanism
@@ -199,19 +234,13 @@ class _BucketProcessor(StatefulProcessor):
     every_s: float | None
     buckets: int
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Called by Spark, also on the driver, where no rows follow."""
-        self._state = handle.getMapState("standings", StatePages.KEY, StatePages.VALUE)
-        self._records = StandingRecords(self.mechanism)
+    def begin(self, state: MapState) -> None:
+        """In a task, before the first of its buckets."""
+        self._state, self._records = state, StandingRecords(self.mechanism)
         self._keyed: tuple[KeyedDraws, bytes] | None = None
 
-    def handleInputRows(  # noqa: N802  # Spark's name
-        self,
-        key: Any,
-        rows: Iterator[pd.DataFrame],
-        timerValues: TimerValues,  # noqa: N803  # Spark's name
-    ) -> Iterator[pd.DataFrame]:
-        """Called by Spark, once per bucket and micro-batch."""
+    def released(self, rows: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        """What may be released of a bucket's rows in a micro-batch."""
         import pandas
 
         draws, key_check = self._begun()
@@ -246,9 +275,6 @@ class _BucketProcessor(StatefulProcessor):
     def _sorted(self, sent: list[bytes]) -> pa.Table:
         table = pa.concat_tables(map(_from_bytes, sent)).combine_chunks()
         return table.take(pa.array(_by_user_and_time(table, self.columns)))
-
-    def close(self) -> None:
-        """Called by Spark; there is nothing to close."""
 
 
 def _by_user_and_time(table: pa.Table, columns: ArrowColumns) -> Ints:
