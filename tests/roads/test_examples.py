@@ -44,7 +44,7 @@ def test_predictions_are_tuned_on_some_users_and_scored_on_others() -> None:
     assert [(row.accuracy_m, row.prediction) for row in rows] == [
         (accuracy, name)
         for accuracy in study.ACCURACIES_M
-        for name in ("repeat", "straight line", "roads")
+        for name in ("repeat", "straight line", "roads", "roads, mobility model")
     ]
     for row in rows:
         assert 0.0 <= row.accepted < 1.0

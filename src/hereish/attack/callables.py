@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy.ndimage import gaussian_filter, map_coordinates
 
-from hereish.attack.observations import offsets_m
+from hereish.attack.globe import offsets_m
 from hereish.core.types import Floats
 from hereish.errors import ParameterError
 

@@ -153,6 +153,7 @@ def attack(
     known.
     """
     options = options or AttackOptions()
+    seen.require_places()
     if truth is not None and truth.shape != seen.value.shape:
         raise ParameterError(f"truth must be {seen.value.shape}, found {truth.shape}")
     smoothed = smooth(seen, options.movement)

@@ -106,6 +106,7 @@ def find_place(
     apart in blocks of so many, of which this share is. The best guess is the one that has most of
     the posterior within `target_m`.
     """
+    seen.require_places()
     if not 0.0 < away < 1.0:
         raise ParameterError(f"away must be a share between 0 and 1, found {away!r}")
     inside, day, since_h = hours.groups(seen.at_s, time_zone)

@@ -1,7 +1,8 @@
-"""Places as cells of a grid: where an observer thinks somebody may be.
+"""Secrets as cells of a lattice: where an observer thinks somebody, or a reading, may be.
 
-Cells are squares of a map on which metres are those of a middle latitude, which is all that a
-movement model needs. Distances to releases are great-circle ones, exact at every cell.
+`Lattice` is what smoothing needs of one, in any space. On the globe it is a `Grid`: cells are
+squares of a map on which metres are those of a middle latitude, which is all that a movement model
+needs. Distances to releases are great-circle ones, exact at every cell.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,71 @@ Mass: TypeAlias = NDArray[np.float32] | NDArray[np.float64]  # of cells
 
 RADIUS_M = 6371008.771415059
 M_PER_DEG = math.radians(RADIUS_M)
+FINEST_M = 2.0  # releases are rounded to a metre
 _ALIGNED = 4
+_ENOUGH_CELLS = 12.0  # a posterior of a width of so many cells needs no finer ones
+_OUTSIDE = 1e-5  # the mass of a posterior that finer grids leave out
 _NORTHERNMOST_DEG = 89.0  # the map of a frame ends before its metres mean nothing
+
+
+class Lattice(Protocol):
+    """Cells along one axis or several; equal lattices have the same cells.
+
+    Axes are those of a movement, along which all cells are of one size. Other lengths are in the
+    unit of the space, metres or another. Arrays over a lattice have its shape.
+    """
+
+    @property
+    def step_m(self) -> float:
+        """The side of a cell along an axis."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def edges_m(self) -> tuple[Floats, ...]:
+        """The edges of the cells along each axis of an array."""
+        ...
+
+    @property
+    def half_diagonal_m(self) -> float | Floats:
+        """How far a point of a cell may be from its middle; one number if cells are alike."""
+        ...
+
+    def points(self) -> Floats:
+        """(*shape, coordinates) The middles of all cells as points of the space."""
+        ...
+
+    def cell_at(self, point: Floats) -> tuple[int, ...] | None:
+        """The cell of a point of the space; None outside."""
+        ...
+
+    def distances_m(self, point: Floats) -> Floats:
+        """Of the middles of all cells from a point, in the distance that is promised for."""
+        ...
+
+    def offsets_m(self, point: Floats) -> tuple[Floats, ...]:
+        """How far a point is from the middles of all cells, along each coordinate."""
+        ...
+
+    def mean_of(self, mass: Mass) -> Floats:
+        """The point of the space in the middle of mass that sums to 1."""
+        ...
+
+    def spread_of(self, mass: Mass) -> float:
+        """The root of the mean squared distance from the mean, for mass that sums to 1."""
+        ...
+
+    def radius_of(self, inside: Bools) -> float:
+        """The radius of a ball as large as these cells."""
+        ...
+
+    def finer(self, mass: Mass, cells: int) -> Lattice:
+        """A finer one over this mass, or itself if it is fine enough."""
+        ...
+
+    def __hash__(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -98,6 +162,11 @@ class Grid:
     def half_diagonal_m(self) -> float:
         return self.step_m / math.sqrt(2.0)
 
+    @property
+    def edges_m(self) -> tuple[Floats, Floats]:
+        """Of the rows, then of the columns."""
+        return self.north_edges_m, self.east_edges_m
+
     @cached_property
     def east_edges_m(self) -> Floats:
         return np.asarray((self.west + np.arange(self.wide + 1.0)) * self.step_m)
@@ -139,6 +208,41 @@ class Grid:
         north = self.north_edges_m[:-1] + 0.5 * self.step_m
         return np.stack(np.broadcast_arrays(east[None, :], north[:, None]), axis=-1)
 
+    def points(self) -> Floats:
+        """(high, wide, 2) latitude and longitude of the middles."""
+        return self.frame.to_degrees(self.middles_m())
+
+    def cell_at(self, point: Floats) -> tuple[int, int] | None:
+        """Row and column of the cell with this latitude and longitude; None outside."""
+        return self.cell_of(self.frame.to_metres(point))
+
+    def offsets_m(self, point: Floats) -> tuple[Floats, Floats]:
+        """How far east and north of the middles of all cells a point is."""
+        offset = self.frame.to_metres(point) - self.middles_m()
+        return offset[..., 0], offset[..., 1]
+
+    def mean_of(self, mass: Mass) -> Floats:
+        north, east = (along @ middle for along, middle in self._by_axis(mass))
+        return self.frame.to_degrees(np.array([east, north]))
+
+    def spread_of(self, mass: Mass) -> float:
+        total = 0.0
+        for along, middle in self._by_axis(mass):
+            mean = float(along @ middle)
+            total += float(along @ (middle - mean) ** 2)
+        return math.sqrt(total)
+
+    def _by_axis(self, mass: Mass) -> list[tuple[Floats, Floats]]:
+        """Of rows, then of columns: the mass of each, and where its middle is."""
+        return [
+            (mass.sum(axis=1 - axis, dtype=np.float64), edges[:-1] + 0.5 * self.step_m)
+            for axis, edges in enumerate(self.edges_m)
+        ]
+
+    def radius_of(self, inside: Bools) -> float:
+        """The radius of a disc as large as these cells."""
+        return math.sqrt(int(inside.sum()) * self.cell_m2 / math.pi)
+
     def middle_of(self, row: int, column: int) -> Floats:
         """Latitude and longitude of a cell."""
         east = (self.west + column + 0.5) * self.step_m
@@ -150,6 +254,13 @@ class Grid:
         column = math.floor(metres[0] / self.step_m) - self.west
         row = math.floor(metres[1] / self.step_m) - self.south
         return (row, column) if 0 <= row < self.high and 0 <= column < self.wide else None
+
+    def finer(self, mass: Mass, cells: int) -> Grid:
+        """A finer grid over the posterior, if its cells are not fine enough already."""
+        if self.step_m <= FINEST_M or self.spread_of(mass) > _ENOUGH_CELLS * self.step_m:
+            return self
+        box = self.box_of(mass, _OUTSIDE, cells)
+        return self if box.step_m >= self.step_m else box
 
     def box_of(self, mass: Mass, outside: float, cells: int) -> Grid:
         """A finer grid over the box that holds all of this mass but so little outside of it.

@@ -7,24 +7,21 @@ left out, which makes an observer weaker and never wrong.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hereish.attack.acceptance import (
-    log_accepted_noise_first,
-    log_test_failed,
-    log_test_passed,
-    noise_first_table,
-)
-from hereish.attack.cells import NoiseCell
-from hereish.attack.lattice import Grid, distance_m
+from hereish.attack.acceptance import log_test_failed, log_test_passed
+from hereish.attack.geometry import Geometry, ManyNoises
+from hereish.attack.globe import GLOBE, Globe
+from hereish.attack.lattice import Lattice
 from hereish.core.types import Bools, Floats, Ints
+from hereish.errors import ParameterError
 
 
 class Test(IntEnum):
@@ -41,8 +38,9 @@ class Test(IntEnum):
 class NoiseLaw(Protocol):
     """The law of a noise that is not planar Laplace: the logarithm of its density, or more."""
 
-    def log_density(self, east_m: Floats, north_m: Floats) -> Floats:
-        """Of the released place being so far east and north of the true one."""
+    @property
+    def log_density(self) -> Callable[..., Floats]:
+        """Of the released place being so far from the true one: on the globe east and north."""
         ...
 
 
@@ -50,22 +48,24 @@ class NoiseLaw(Protocol):
 class Observations:
     """Releases of one person in the order of their times; all of it is public.
 
-    The epsilons are per metre of great-circle distance. `noisy` is the point that was drawn, which
-    is the released one unless that was moved afterwards; NaN where no noise was released.
+    The epsilons are per unit of the distance, metres of great circles on the globe. `noisy` is the
+    point that was drawn, which is the released one unless that was moved afterwards; NaN where no
+    noise was released.
     """
 
     at_s: Floats  # (n,)
-    value: Floats  # (n, 2) what was released: latitude and longitude
-    noisy: Floats  # (n, 2)
+    value: Floats  # (n, coordinates) what was released: latitude and longitude on the globe
+    noisy: Floats  # (n, coordinates)
     eps_noise: Floats  # (n,) of the noise that is in `noisy`, or of that which a test has used
     slack_m: Floats  # (n,) how far from `noisy` the noise itself may have been
     test: NDArray[np.uint8]  # (n,) a Test
-    guess: Floats  # (n, 2) what was tested
+    guess: Floats  # (n, coordinates) what was tested
     eps_test: Floats  # (n,)
     threshold_m: Floats  # (n,)
     cost: Floats  # (n,) per metre: what the guarantee allows this release to tell
-    cell: NDArray[np.object_]  # (n,) a NoiseCell where a release stands for much noise, else None
-    law: NoiseLaw | None = None  # of the noise, if it is not planar Laplace
+    cell: NDArray[np.object_]  # (n,) ManyNoises where a release stands for such, else None
+    law: NoiseLaw | None = None  # of the noise, if it is not that of the space
+    geometry: Geometry = GLOBE
 
     def __len__(self) -> int:
         return len(self.at_s)
@@ -82,52 +82,60 @@ class Observations:
         """These releases only."""
         return replace(self, **{name: getattr(self, name)[rows] for name in _COLUMNS})
 
+    def require_places(self) -> None:
+        """Refuse what is no place on the globe, for attacks that look for such."""
+        if not isinstance(self.geometry, Globe):
+            raise ParameterError(
+                "homes, stays and routes are places on the globe; of numbers use smooth, found "
+                f"{type(self.geometry).__name__}"
+            )
+
     def informative(self) -> Bools:
         """Which releases tell anything."""
         return np.asarray(self.hard | (self.test != Test.NONE))
 
-    def log_likelihood(self, i: int, grid: Grid) -> Floats | None:
+    def log_likelihood(self, i: int, lattice: Lattice) -> Floats | None:
         """Of release `i` from each cell, up to a constant; None if it tells nothing."""
         total: Floats | None = None
-        cell: NoiseCell | None = self.cell[i]
+        cell: ManyNoises | None = self.cell[i]
         if cell is not None:
-            total = cell.log_chance_at(grid.frame.to_degrees(grid.middles_m()))
+            total = cell.log_chance_at(lattice.points())
         elif self.hard[i]:
             if self.law is not None:
-                offset = grid.frame.to_metres(self.noisy[i]) - grid.middles_m()
-                total = self.law.log_density(offset[..., 0], offset[..., 1])
+                total = self.law.log_density(*lattice.offsets_m(self.noisy[i]))
             else:
-                total = self._log_noise(i, self._apart_m(i, grid, self.noisy[i]))
+                total = self._log_noise(i, self._apart_m(i, lattice, self.noisy[i]))
         if self.test[i] != Test.NONE:
-            tested = self._log_test(i, self._apart_m(i, grid, self.guess[i]))
+            tested = self._log_test(i, self._apart_m(i, lattice, self.guess[i]))
             total = tested if total is None else total + tested
         return total
 
     def log_likelihood_at(self, i: int, places: Floats) -> Floats:
-        """The same at some places, (m, 2) of latitude and longitude."""
+        """The same at some points of the space, (m, coordinates)."""
         total = np.zeros(len(places))
-        cell: NoiseCell | None = self.cell[i]
+        cell: ManyNoises | None = self.cell[i]
         if cell is not None:
             total += cell.log_chance_at(places)
         elif self.hard[i]:
             if self.law is not None:
-                east_m, north_m = offsets_m(places, self.noisy[i])
-                total += self.law.log_density(east_m, north_m)
+                total += self.law.log_density(*self.geometry.offsets_m(places, self.noisy[i]))
             else:
-                total += self._log_noise(i, distance_m(places, self.noisy[i]))
+                total += self._log_noise(i, self.geometry.distance_m(places, self.noisy[i]))
         if self.test[i] != Test.NONE:
-            total += self._log_test(i, distance_m(places, self.guess[i]))
+            total += self._log_test(i, self.geometry.distance_m(places, self.guess[i]))
         return total
 
-    def _apart_m(self, i: int, grid: Grid, point: Floats) -> Floats:
+    def _apart_m(self, i: int, lattice: Lattice, point: Floats) -> Floats:
         """Distances of the cells from a point: of their middles, if they are finer than the noise.
 
         The middle of a cell far wider than that says that a release from within it cannot be, and
         all the other cells together would seem as probable.
         """
-        distance = grid.distances_m(point)
-        if grid.step_m * max(float(self.eps_noise[i]), float(self.eps_test[i])) > _COARSE:
-            distance = np.maximum(distance - grid.half_diagonal_m, 0.0)
+        distance = lattice.distances_m(point)
+        half = lattice.half_diagonal_m
+        coarse = half * max(float(self.eps_noise[i]), float(self.eps_test[i])) > _COARSE
+        if np.any(coarse):
+            distance = np.where(coarse, np.maximum(distance - half, 0.0), distance)
         return distance
 
     def _log_noise(self, i: int, distance: Floats) -> Floats:
@@ -142,27 +150,14 @@ class Observations:
             return log_test_passed(distance, eps, threshold_m)
         if self.test[i] == Test.FAILED:
             return log_test_failed(distance, eps, threshold_m)
-        table = _table(eps, float(self.eps_noise[i]), threshold_m)
-        return log_accepted_noise_first(distance, table)
+        return self.geometry.log_accepted(distance, eps, float(self.eps_noise[i]), threshold_m)
 
 
-_COARSE = 4.0  # scales of the noise
+_COARSE = 2.0 * math.sqrt(2.0)  # scales of the noise, of half a diagonal
 _COLUMNS = (
     *("at_s", "value", "noisy", "eps_noise", "slack_m"),
     *("test", "guess", "eps_test", "threshold_m", "cost", "cell"),
 )
-
-
-@lru_cache(maxsize=8192)
-def _table(eps_test: float, eps_noise: float, threshold_m: float) -> tuple[Floats, Floats]:
-    return noise_first_table(eps_test, eps_noise, threshold_m)
-
-
-def offsets_m(places: Floats, point: Floats) -> tuple[Floats, Floats]:
-    """How far east and north of each place a point is."""
-    north = (point[..., 0] - places[..., 0]) * 111_195.0797
-    east = (point[..., 1] - places[..., 1] + 180.0) % 360.0 - 180.0
-    return east * 111_195.0797 * np.cos(np.radians(places[..., 0])), north
 
 
 def from_noise(
@@ -176,7 +171,7 @@ def from_noise(
     _, first = np.unique(released, axis=0, return_index=True)
     again = np.ones(count, dtype=np.bool_)
     again[first] = False
-    nowhere = np.full((count, 2), np.nan)
+    nowhere = np.full(released.shape, np.nan)
     eps = np.broadcast_to(np.asarray(eps_noise, dtype=np.float64), (count,)).copy()
     return Observations(
         np.asarray(at_s, dtype=np.float64),
@@ -205,7 +200,7 @@ def promised_log_odds(seen: Observations, first: Floats, second: Floats) -> tupl
         float(np.subtract(*seen.log_likelihood_at(i, places)))
         for i in np.flatnonzero(seen.informative()).tolist()
     )
-    return told, float(seen.cost.sum() * distance_m(first, second))
+    return told, float(seen.cost.sum() * seen.geometry.distance_m(first, second))
 
 
 def joined(parts: Sequence[Observations]) -> Observations:

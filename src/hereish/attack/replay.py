@@ -10,30 +10,28 @@ for it, give or take as far as it may have been moved.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hereish.attack.cells import NoiseCell, make_cell
-from hereish.attack.lattice import M_PER_DEG, distance_m
+from hereish.attack.geometry import Geometry, ManyNoises, Postprocessed, Undone
+from hereish.attack.globe import GLOBE
+from hereish.attack.lattice import distance_m
+from hereish.attack.line import OnLine
 from hereish.attack.observations import Observations, Test
 from hereish.core.decision import LaplaceTest, Question
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.noise_first import NoiseFirst
 from hereish.core.renyi import refuse_delta
 from hereish.core.run import Run
-from hereish.core.spaces import Space, Sphere
+from hereish.core.spaces import Line, Space, Sphere
 from hereish.core.step import Prepared, decide, in_window, prepare
 from hereish.core.types import Bools, Floats, Ints, Kind, PerLane
+from hereish.core.vector import Vector
 from hereish.errors import HereishError, ParameterError
-
-# Costs in files are decimal, and plans follow from places that are known to a metre.
-_SAME_COST = 2e-3
-# Where noise that was moved is searched for: starts on rings around the release.
-_ANGLES, _RADII, _BEST, _ITERATIONS = 24, 16, 8, 30
-_CONVERGED_M, _ROUNDED_M = 0.05, 0.8  # releases are rounded to about a metre
 
 
 class SettingsMismatchError(HereishError):
@@ -44,7 +42,7 @@ class Releases(NamedTuple):
     """Releases of one person in the order of their times, as a file has them."""
 
     at_s: Floats
-    value: Floats  # (n, 2) latitude and longitude
+    value: Floats  # (n, coordinates) such as latitude and longitude
     kind: Sequence[Kind] | None = None  # None: the file does not say
     cost: Floats | None = None
 
@@ -69,11 +67,7 @@ def replay(
 
 def _check_mechanism(m: PredictiveMechanism) -> None:
     refuse_delta(m.privacy, "attacks are")
-    if not isinstance(m.space, Sphere):
-        raise ParameterError(
-            "attacks work on latitude and longitude, a hereish.Sphere, "
-            f"found {type(m.space).__name__}"
-        )
+    geometry_of(m.space)
     if type(m.decider) not in (LaplaceTest, NoiseFirst):
         raise ParameterError(
             "attacks know the decisions LaplaceTest and NoiseFirst, found "
@@ -97,7 +91,7 @@ class _Replayed:
 
     def decide(self, space: Space, asked: Question, u: Floats) -> tuple[Bools, Floats]:
         if len(self.hard) != len(asked.open):  # before anything is replayed: whether it fits
-            return np.zeros(len(asked.open), dtype=np.bool_), np.empty((0, 2))
+            return np.zeros(len(asked.open), dtype=np.bool_), self.fresh[:0]
         return self.hard, self.fresh
 
 
@@ -108,13 +102,15 @@ class _Lanes:
         self, m: PredictiveMechanism, people: Sequence[Releases], windows_apart: bool
     ) -> None:
         self.m, self.people, self.windows_apart = m, people, windows_apart
-        nothing = np.zeros(0, dtype=np.bool_)
-        self.decision = _Replayed(m.decider, nothing, np.empty((0, 2)))  # type: ignore[arg-type]  # checked
+        self.geometry = geometry_of(m.space)
+        nothing, nowhere = np.zeros(0, dtype=np.bool_), np.empty((0, self.geometry.coordinates))
+        self.decision = _Replayed(m.decider, nothing, nowhere)  # type: ignore[arg-type]  # checked
         self.replaying = dataclasses.replace(m, decision=self.decision)
         self.noise_first = isinstance(m.decider, NoiseFirst)
         self.run = m.run(len(people))
         self.lengths = np.array([len(one.at_s) for one in people])
-        self.columns = [_Columns(len(one.at_s)) for one in people]
+        self.contradictions = np.zeros(len(people), dtype=np.int64)
+        self.columns = [_Columns(one.value.shape) for one in people]
 
     def take_step(self, number: int) -> None:
         """The release of this number of each person who has one."""
@@ -123,32 +119,50 @@ class _Lanes:
         value = np.array([self.people[lane].value[number] for lane in lanes.tolist()])
         run = self._begun(self.run.take(lanes), at_s)
         prepared = prepare(self.m, run, at_s)
+        prepared = self._as_released(prepared, lanes, number)
         hard = self._find_hard(prepared, lanes, number, value)
-        noisy, exact = undo(self.m, prepared, hard, value)
+        undone = self._undo(prepared, hard, value)
+        noisy = np.full(value.shape, np.nan)
+        for row, one in undone.items():
+            noisy[row] = one.noisy
         scale = self.m.space.claim_factor
-        cells = find_cells(self.m, prepared, hard, value)
         self.decision.hard, self.decision.fresh = hard, noisy[hard]
-        no_secret = np.full((len(lanes), 2), np.nan)
+        no_secret = np.full(value.shape, np.nan)
         no_draws = np.full((len(lanes), self.replaying.uniforms), 0.5)
         release, after = decide(self.replaying, prepared, no_secret, no_draws)
-        # As it was released, to the last bit.
-        values = after.values.copy()
+        # As it was released, to the last bit, and for what it cost.
+        values, spent = after.values.copy(), after.spent.copy()
         values[:, 0] = value
-        self._store(lanes, after._replace(values=values))
         for row, lane in enumerate(lanes.tolist()):
-            self._check_cost(self.people[lane], number, float(release.cost[row]))
+            costs = self.people[lane].cost
+            if costs is not None and self.geometry.tolerance.contradictions:
+                spent[row] += costs[number] - release.cost[row]
+        self._store(lanes, after._replace(values=values, spent=spent))
+        missed = {row for row, one in undone.items() if not one.exact}
+        for row, lane in enumerate(lanes.tolist()):
+            self._check_cost(lane, number, float(release.cost[row]))
             self.columns[lane].put(
                 number,
                 noisy=noisy[row],
-                guess=prepared.guess[row],
+                guess=prepared.guess[row] if hard[row] else value[row],  # which an easy one is
                 eps_noise=_of(prepared.eps_noise, row) * scale,
                 eps_test=_of(prepared.eps_test, row) * scale,
                 threshold_m=_of(prepared.threshold, row),
                 cost=float(release.cost[row]) * scale,
-                slack_m=0.0 if exact[row] else self._slack_m(prepared, row),
+                slack_m=self._slack_m(prepared, row) if row in missed else 0.0,
                 test=self._test(prepared, row, bool(hard[row])),
-                cell=cells.get(row),
+                cell=undone[row].cell if row in undone else None,
             )
+
+    def _undo(self, prepared: Prepared, hard: Bools, value: Floats) -> dict[int, Undone]:
+        """The noise of the rows that are hard."""
+        rows = np.flatnonzero(hard).tolist()
+        if self.m.tracker is None and self.m.remap is None:
+            return {row: Undone(value[row], exact=True) for row in rows}
+        return {
+            row: self.geometry.undo(_postprocessed(self.m, prepared, row, value[row]))
+            for row in rows
+        }
 
     def _begun(self, run: Run, at_s: Floats) -> Run:
         """The runs, or empty ones where a window begins and they stand for themselves."""
@@ -164,6 +178,38 @@ class _Lanes:
             for kept, fresh in zip(moved, empty, strict=True)
         ]
         return Run(*fields)._replace(window=moved.window).frozen()
+
+    def _as_released(self, prepared: Prepared, lanes: Ints, number: int) -> Prepared:
+        """What was planned as the releases say: with a test where there was one, for their cost."""
+        if not self.geometry.tolerance.contradictions:
+            return prepared
+        asked, factor = np.zeros(len(lanes), dtype=np.bool_), np.ones(len(lanes))
+        for row, lane in enumerate(lanes.tolist()):
+            kinds, costs = self.people[lane].kind, self.people[lane].cost
+            if kinds is None or not prepared.fits[row]:
+                continue
+            hard, planned_m = kinds[number] is Kind.HARD, _of(prepared.threshold, row)
+            asked[row] = not hard and planned_m == -np.inf and prepared.known[row]
+            planned = _of(prepared.cost_hard if hard else prepared.cost_easy, row)
+            if costs is not None and planned > 0.0 and costs[number] > 0.0:
+                factor[row] = float(costs[number]) / planned
+        for lane in lanes[asked].tolist():
+            self._contradicted(lane)
+        off = np.abs(np.log(factor)) > math.log1p(self.geometry.tolerance.cost)
+        factor[off] = 1.0  # it will be noticed
+        # Nobody knows how near was near enough where no test was planned, so it tells nothing.
+        threshold = np.where(asked, np.inf, prepared.threshold / factor)
+        scaled = {
+            name: getattr(prepared, name) * factor
+            for name in ("eps_test", "eps_noise", "cost_easy", "cost_hard")
+        }
+        return prepared._replace(threshold=threshold, **scaled)
+
+    def _contradicted(self, lane: int) -> None:
+        """Note that a release is not what was replayed; too many are of another mechanism."""
+        self.contradictions[lane] += 1
+        if self.contradictions[lane] > self.geometry.tolerance.contradictions * self.lengths[lane]:
+            raise SettingsMismatchError(_MISMATCH)
 
     def _find_hard(self, prepared: Prepared, lanes: Ints, number: int, value: Floats) -> Bools:
         """Which releases are fresh noise: as their kinds say or, without those, all new places."""
@@ -193,12 +239,14 @@ class _Lanes:
             return Test.NONE if hard else Test.ACCEPTED
         return Test.FAILED if hard else Test.PASSED
 
-    def _check_cost(self, releases: Releases, number: int, cost: float) -> None:
-        if releases.cost is None:
+    def _check_cost(self, lane: int, number: int, cost: float) -> None:
+        costs = self.people[lane].cost
+        if costs is None:
             return
-        found = float(releases.cost[number])
-        if abs(found - cost) > _SAME_COST * max(found, cost, 1e-6 * self.m.privacy.eps_per_m):
-            raise SettingsMismatchError(_MISMATCH)
+        found = float(costs[number])
+        least = 1e-6 * self.m.privacy.eps_per_m
+        if abs(found - cost) > self.geometry.tolerance.cost * max(found, cost, least):
+            self._contradicted(lane)
 
     def _store(self, lanes: Ints, run: Run) -> None:
         if len(lanes) == len(self.run.reports):
@@ -211,7 +259,9 @@ class _Lanes:
 
     def observations(self) -> list[Observations]:
         return [
-            Observations(at_s=one.at_s, value=one.value, **columns.as_arrays())
+            Observations(
+                at_s=one.at_s, value=one.value, geometry=self.geometry, **columns.as_arrays()
+            )
             for one, columns in zip(self.people, self.columns, strict=True)
         ]
 
@@ -226,8 +276,9 @@ _MISMATCH = (
 class _Columns:
     """What is known of each release of one person."""
 
-    def __init__(self, count: int) -> None:
-        self.noisy, self.guess = np.full((count, 2), np.nan), np.full((count, 2), np.nan)
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        count = shape[0]
+        self.noisy, self.guess = np.full(shape, np.nan), np.full(shape, np.nan)
         self.numbers = {
             name: np.zeros(count)
             for name in ("eps_noise", "eps_test", "threshold_m", "cost", "slack_m")
@@ -242,7 +293,7 @@ class _Columns:
         noisy: Floats,
         guess: Floats,
         test: Test,
-        cell: NoiseCell | None,
+        cell: ManyNoises | None,
         **numbers: float,
     ) -> None:
         self.noisy[number], self.guess[number], self.test[number] = noisy, guess, test
@@ -255,120 +306,46 @@ class _Columns:
         return columns | self.numbers
 
 
-def undo(
-    m: PredictiveMechanism, prepared: Prepared, hard: Bools, value: Floats
-) -> tuple[Floats, Bools]:
-    """The noisy points that became these releases, NaN where there is no fresh noise.
-
-    And whether each was found: of several that would have become the same release, the one around
-    which most noise does.
-    """
-    noisy = np.where(hard[:, None], value, np.nan)
-    exact = np.ones(len(value), dtype=np.bool_)
-    if m.tracker is None and m.remap is None:
-        return noisy, exact
-    for lane in np.flatnonzero(hard).tolist():
-        noisy[lane], exact[lane] = _undo_one(m, prepared, lane, value[lane])
-    return noisy, exact
+def geometry_of(space: Space) -> Geometry:
+    """The space of a mechanism as an observer sees it."""
+    if isinstance(space, Sphere):
+        return GLOBE
+    if isinstance(space, (Line, Vector)):
+        return OnLine.of(space)
+    raise ParameterError(
+        "attacks work on latitude and longitude, a hereish.Sphere, and on one number, a "
+        f"hereish.Line or a hereish.Vector, found {type(space).__name__}"
+    )
 
 
-def _undo_one(
+def _postprocessed(
     m: PredictiveMechanism, prepared: Prepared, lane: int, value: Floats
-) -> tuple[Floats, bool]:
-    """Newton's method from several starts, all of them in one call of the part."""
-    metres = np.array([M_PER_DEG, M_PER_DEG * max(np.cos(np.radians(value[0])), 1e-6)])
-    scale_m = 1.0 / _of(prepared.eps_noise, lane)
-
-    def released(offsets_m: Floats) -> Floats:
-        """Where noise so far north and east of the release would have been moved to."""
-        moved = _moved(m, prepared, lane, value + offsets_m / metres)
-        apart = moved - value
-        apart[:, 1] = (apart[:, 1] + 180.0) % 360.0 - 180.0
-        return np.asarray(apart * metres)
-
-    residual = released(np.zeros((1, 2)))
-    if float(np.hypot(*residual[0])) < _ROUNDED_M:  # nothing was near
-        return value, True
-    angle = np.arange(_ANGLES) * (2.0 * np.pi / _ANGLES)
-    radius = scale_m * m.moves_noise * (np.arange(1, _RADII + 1) / _RADII) ** 2
-    ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    starts = np.concatenate([np.zeros((1, 2)), (radius[:, None, None] * ring).reshape(-1, 2)])
-    residual = released(starts)
-    best = np.argsort(np.hypot(residual[:, 0], residual[:, 1]))[:_BEST]
-    at, residual = starts[best], residual[best]
-    step_m, damped = 1e-4 * scale_m, np.ones(len(at))
-    slopes, determinant = np.zeros((len(at), 2, 2)), np.ones(len(at))
-    for _ in range(_ITERATIONS):
-        aside = np.concatenate([at + step_m * axis for axis in np.eye(2)])
-        changed = (released(aside).reshape(2, -1, 2) - residual) / step_m
-        slopes = changed.transpose(1, 2, 0)
-        determinant = np.linalg.det(slopes)
-        slopes = np.where((np.abs(determinant) > 1e-9)[:, None, None], slopes, np.eye(2))
-        move = -np.linalg.solve(slopes, residual[:, :, None])[:, :, 0]
-        length = np.hypot(move[:, 0], move[:, 1])
-        move *= (damped * np.minimum(1.0, scale_m / np.maximum(length, 1e-9)))[:, None]
-        tried = released(at + move)
-        better = (tried**2).sum(axis=1) < (residual**2).sum(axis=1)
-        at = np.where(better[:, None], at + move, at)
-        residual = np.where(better[:, None], tried, residual)
-        damped = np.where(better, np.minimum(2.0 * damped, 1.0), 0.3 * damped)
-        if (((residual**2).sum(axis=1) < _CONVERGED_M**2) | (damped < 0.01)).all():
-            break
-    found = np.hypot(residual[:, 0], residual[:, 1]) < _ROUNDED_M
-    if not found.any():
-        return value, False
-    spread = np.where(found, 1.0 / np.maximum(np.abs(determinant), 1e-9), 0.0)
-    point = value + at[int(spread.argmax())] / metres
-    point[1] = (point[1] + 180.0) % 360.0 - 180.0
-    return np.asarray(point), True
-
-
-def find_cells(
-    m: PredictiveMechanism, prepared: Prepared, hard: Bools, value: Floats
-) -> dict[int, NoiseCell]:
-    """Of the lanes whose release stands for much noise."""
-    if m.tracker is None:
-        return {}
-    cells = {}
-    for lane in np.flatnonzero(hard).tolist():
-        if _stands_for_much(m, prepared, lane, value[lane]):
-            cells[lane] = _cell(m, prepared, lane, value[lane])
-    return cells
-
-
-def _stands_for_much(m: PredictiveMechanism, prepared: Prepared, lane: int, value: Floats) -> bool:
-    """Whether noise beside the release would have become the same one."""
-    aside = value + np.array([[0.0, 0.0], [2e-4, 0.0], [-2e-4, 0.0]])  # 20 m
-    return bool((distance_m(_moved(m, prepared, lane, aside), value) < _ROUNDED_M).all())
-
-
-def _cell(m: PredictiveMechanism, prepared: Prepared, lane: int, value: Floats) -> NoiseCell:
-    eps_noise = _of(prepared.eps_noise, lane)
-    eps_test, threshold_m = _of(prepared.eps_test, lane), _of(prepared.threshold, lane)
+) -> Postprocessed:
+    """What is public of the noise that became a release."""
+    eps_noise, eps_test = _of(prepared.eps_noise, lane), _of(prepared.eps_test, lane)
+    threshold_m = _of(prepared.threshold, lane)
     tested = isinstance(m.decider, NoiseFirst) and np.isfinite(threshold_m)
+    scale = m.space.claim_factor
 
-    def released_as(noisy: Floats) -> Floats:
-        same = distance_m(_moved(m, prepared, lane, noisy), value) < _ROUNDED_M
+    def moved(noisy: Floats) -> Floats:
+        lanes = np.full(len(noisy), lane)
+        eps = np.full(len(noisy), eps_noise)
+        if m.remap is not None:
+            noisy = m.remap(noisy, eps)
+        if m.tracker is not None:
+            noisy, _ = m.tracker.update(prepared.run, lanes, prepared.at_s[lanes], noisy, eps)
+        return noisy
+
+    def let_out(noisy: Floats) -> Floats:
         if not tested:
-            return same.astype(np.float64)
-        apart_m = distance_m(noisy, prepared.guess[lane])
-        return np.where(same, 1.0 - NoiseFirst.acceptance(apart_m, eps_test, threshold_m), 0.0)
+            return np.ones(len(noisy))
+        guess = np.broadcast_to(prepared.guess[lane], noisy.shape)
+        apart_m = m.space.distance(noisy, guess)
+        return 1.0 - NoiseFirst.acceptance(apart_m, eps_test * scale, threshold_m)
 
-    eps = eps_noise * m.space.claim_factor
-    return make_cell(value, eps, m.moves_noise / eps_noise, released_as)
-
-
-def _moved(m: PredictiveMechanism, prepared: Prepared, lane: int, noisy: Floats) -> Floats:
-    """Where post-processing would move each of these noisy points of one lane, not rounded."""
-    lanes = np.full(len(noisy), lane)
-    eps_noise = np.full(len(noisy), _of(prepared.eps_noise, lane))
-    moved = np.clip(noisy, [-90.0, -np.inf], [90.0, np.inf])
-    moved[:, 1] = (moved[:, 1] + 180.0) % 360.0 - 180.0
-    if m.remap is not None:
-        moved = m.remap(moved, eps_noise)
-    if m.tracker is not None:
-        moved, _ = m.tracker.update(prepared.run, lanes, prepared.at_s[lanes], moved, eps_noise)
-    return np.array(moved)
+    reach_m = m.moves_noise / eps_noise
+    learns = m.tracker is not None
+    return Postprocessed(value, eps_noise * scale, reach_m, moved, let_out, learns)
 
 
 def _of(number: PerLane, row: int) -> float:

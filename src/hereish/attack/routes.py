@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hereish.attack.lattice import Grid
 from hereish.attack.smoothing import Smoothed
 from hereish.core.types import Bools, Floats, Ints
 from hereish.errors import ParameterError
@@ -31,22 +32,26 @@ def match_to_roads(smoothed: Smoothed, roads: RoadGraph) -> Floats:
     Where no road is in reach of the posterior, as beyond the edge of the map, it is the posterior's
     mean.
     """
-    metres = smoothed.frame.to_metres(roads.nodes_e7 / PER_DEGREE)
-    matched_m = _match_to_nodes(smoothed, metres)
+    grids = [grid for grid in smoothed.grids if isinstance(grid, Grid)]
+    if len(grids) < len(smoothed):
+        raise ParameterError("roads are on the globe, and these releases are not")
+    frame = grids[0].frame
+    metres = frame.to_metres(roads.nodes_e7 / PER_DEGREE)
+    matched_m = _match_to_nodes(smoothed, grids, metres)
     sharp_m = smoothed.radius_m(0.5)
-    means_m = smoothed.frame.to_metres(smoothed.mean())
+    means_m = frame.to_metres(smoothed.mean())
     for first, end in _routes(smoothed.at_s, sharp_m <= _SHARP_M):
         rows = slice(first, end)
         noise_m = max(float(np.median(sharp_m[rows])), 5.0)
         _match_route(means_m[rows], noise_m, metres, roads.edges, matched_m[rows])
-    return smoothed.frame.to_degrees(matched_m)
+    return frame.to_degrees(matched_m)
 
 
-def _match_to_nodes(smoothed: Smoothed, metres: Floats) -> Floats:
+def _match_to_nodes(smoothed: Smoothed, grids: list[Grid], metres: Floats) -> Floats:
     """(n, 2) metres: the node nearest to the mean over the nodes."""
-    matched = smoothed.frame.to_metres(smoothed.mean())
+    matched = grids[0].frame.to_metres(smoothed.mean())
     reach_m = smoothed.radius_m(0.9)
-    for i, (grid, mass) in enumerate(zip(smoothed.grids, smoothed.mass, strict=True)):
+    for i, (grid, mass) in enumerate(zip(grids, smoothed.mass, strict=True)):
         column = np.floor(metres[:, 0] / grid.step_m).astype(np.int64) - grid.west
         row = np.floor(metres[:, 1] / grid.step_m).astype(np.int64) - grid.south
         near = np.flatnonzero((row >= 0) & (row < grid.high) & (column >= 0) & (column < grid.wide))

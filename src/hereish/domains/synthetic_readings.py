@@ -38,6 +38,7 @@ class Readings:
     wh: Floats  # (households, readings) the energy of each interval
     at_s: Floats  # (readings,) when each interval ends
     home: Bools  # (households, days) whether somebody was at home in the evening
+    present: Bools  # (households, readings) and for most of each interval
 
     def __repr__(self) -> str:
         homes, readings = self.wh.shape
@@ -72,7 +73,9 @@ def households(
     loads = np.array([home.watts() for home in homes])
     wh = loads.reshape(count, -1, int(fine)).sum(axis=2) / _FINE
     at_s = START_S + every_s * np.arange(1, wh.shape[1] + 1)
-    return Readings(wh, at_s, np.array([home.in_the_evening for home in homes]))
+    present = np.array([home.present for home in homes]).reshape(count, -1, int(fine))
+    in_the_evening = np.array([home.in_the_evening for home in homes])
+    return Readings(wh, at_s, in_the_evening, present.mean(axis=2) > 0.5)
 
 
 class _Home:

@@ -1,7 +1,9 @@
-"""How far off released meter readings are, and what burglar and supplier make of them, as tables.
+"""How far off released meter readings are, as tables.
 
     python -m hereish.evaluation.meter_study
     python -m hereish.evaluation.meter_study --household householdpower.csv
+
+What a burglar and a supplier make of them is in `hereish.attack.meter_study`.
 
 Made-up homes are those of another seed than the ones that anything was tuned on. A measured
 household is a CSV file with a time and a mean power in kW in its first two columns; its first year
@@ -28,17 +30,15 @@ from hereish.domains.meter import smart_meter
 from hereish.domains.streams import stream
 from hereish.domains.synthetic_readings import START_S, households
 from hereish.errors import ParameterError
-from hereish.evaluation.burglar import balanced_accuracy, evening_features
 from hereish.evaluation.stream_baselines import BASELINES
-from hereish.evaluation.supplier import bill_error, habits_told
 
 SEED = 2  # of the homes that are scored; those of 1 were tuned on
 RADII_WH = (1.0, 5.0, 20.0, 100.0)
 HIGHEST_WH, USUAL_WH = 5000.0, 250.0
 DAY, MONTH = Day("UTC"), Month("UTC")
-_SLOTS, _HALF_HOUR_S, _DAYS_IN_MONTH = 48, 1800.0, 31
+SLOTS, _HALF_HOUR_S, _DAYS_IN_MONTH = 48, 1800.0, 31
 LAST, PROFILE, INDEPENDENT = "hereish, last release", "hereish, daily profile", "independent"
-_SPACE = Vector(1, "l1", 1.0, 0.0, HIGHEST_WH, unit="Wh")
+SPACE = Vector(1, "l1", 1.0, 0.0, HIGHEST_WH, unit="Wh")
 
 
 @dataclass(frozen=True)
@@ -54,31 +54,52 @@ class Released:
 
 def release_all(truth: Floats, radius_wh: float, window: Window, seed: int) -> dict[str, Released]:
     """What each mechanism releases, all with the promise of ln 10 within this radius."""
-    privacy = Privacy(math.log(10.0), radius_wh)
-    readings = _SLOTS if window == DAY else _SLOTS * _DAYS_IN_MONTH
-    found = {
-        INDEPENDENT: _sanitized(
-            independent(
-                privacy, reports=readings, space=_SPACE, window=window, on_exhausted="predict"
-            ),
-            truth,
-            seed,
-        )
-    }
-    x, rng = truth[:, :, None], np.random.default_rng(seed)
-    for name, baseline in BASELINES.items():
-        raw = baseline(x, privacy.eps_per_m, readings, rng, sensitivity=1.0, first=USUAL_WH)[..., 0]
+    ours = mechanisms(radius_wh, window)
+    found = {INDEPENDENT: _sanitized(ours.pop(INDEPENDENT), truth, seed)}
+    for name, raw in publish_baselines(truth, radius_wh, window, seed).items():
         fresh = np.diff(raw, axis=1, prepend=USUAL_WH) != 0.0
         found[name] = Released(np.clip(raw, 0.0, HIGHEST_WH), fresh)
-    last = stream(privacy, _SPACE, readings, window=window, on_exhausted="predict")
-    found[LAST] = _sanitized(last, truth, seed)
-    found[PROFILE] = _sanitized(smart_meter(privacy, window=window), truth, seed)
-    return found
+    return found | {name: _sanitized(m, truth, seed) for name, m in ours.items()}
+
+
+def mechanisms(radius_wh: float, window: Window) -> dict[str, PredictiveMechanism]:
+    """Those of hereish, and independent noise, with this promise."""
+    privacy, readings = promise(radius_wh, window)
+    return {
+        INDEPENDENT: independent(
+            privacy, reports=readings, space=SPACE, window=window, on_exhausted="predict"
+        ),
+        LAST: stream(privacy, SPACE, readings, window=window, on_exhausted="predict"),
+        PROFILE: smart_meter(privacy, window=window),
+    }
+
+
+def promise(radius_wh: float, window: Window) -> tuple[Privacy, int]:
+    """And how many readings of a window share it."""
+    readings = SLOTS if window == DAY else SLOTS * _DAYS_IN_MONTH
+    return Privacy(math.log(10.0), radius_wh), readings
+
+
+def publish_baselines(
+    truth: Floats, radius_wh: float, window: Window, seed: int
+) -> dict[str, Floats]:
+    """What the mechanisms of others publish, beyond the bounds too."""
+    privacy, readings = promise(radius_wh, window)
+    x, rng = truth[:, :, None], np.random.default_rng(seed)
+    return {
+        name: baseline(x, privacy.eps_per_m, readings, rng, sensitivity=1.0, first=USUAL_WH)[..., 0]
+        for name, baseline in BASELINES.items()
+    }
+
+
+def times_s(readings: int) -> Floats:
+    """When each of so many readings is reported: a second before its interval ends."""
+    return np.asarray(START_S + _HALF_HOUR_S * np.arange(1, readings + 1) - 1.0)
 
 
 def _sanitized(m: PredictiveMechanism, truth: Floats, seed: int) -> Released:
     homes, readings = truth.shape
-    at_s = np.tile(START_S + _HALF_HOUR_S * np.arange(1, readings + 1) - 1.0, homes)
+    at_s = np.tile(times_s(readings), homes)
     out = sanitize(m, truth.reshape(-1, 1), at_s, np.arange(homes + 1) * readings, seed=seed)
     return Released(out.value.reshape(truth.shape), out.hard.reshape(truth.shape))
 
@@ -108,17 +129,17 @@ def read_household(path: Path, days: int = 28) -> Floats:
     at_s = table.column(0).cast("timestamp[s]").cast("int64").to_numpy()
     power_kw = table.column(1).cast("float64").to_numpy()
     slot = at_s // int(_HALF_HOUR_S)
-    first = int(slot[0] // _SLOTS + 365 + 1) * _SLOTS  # a midnight, after the first year
+    first = int(slot[0] // SLOTS + 365 + 1) * SLOTS  # a midnight, after the first year
     kept = (slot >= first) & np.isfinite(power_kw)
     count = np.bincount(slot[kept] - first)
     total = np.bincount(slot[kept] - first, weights=power_kw[kept])
     known = count > 0
     newest = np.maximum.accumulate(np.where(known, np.arange(len(count)), 0))
     wh = (total / np.maximum(count, 1) * 500.0)[newest]
-    parts = len(wh) // (days * _SLOTS)
+    parts = len(wh) // (days * SLOTS)
     if not parts:
         raise ParameterError(f"{path.name} must hold a year and {days} days, found less")
-    return np.asarray(wh[: parts * days * _SLOTS].reshape(parts, -1))
+    return np.asarray(wh[: parts * days * SLOTS].reshape(parts, -1))
 
 
 def error_table(sets: Mapping[str, Floats], window: Window, radii_wh: tuple[float, ...]) -> str:
@@ -139,42 +160,6 @@ def error_table(sets: Mapping[str, Floats], window: Window, radii_wh: tuple[floa
     return "\n".join(rows)
 
 
-def burglar_table(homes: int, days: int, radii_wh: tuple[float, ...], seed: int = SEED) -> str:
-    """How often a burglar is right about an evening, who knows half of the homes."""
-    made_up = households(homes, days, seed=seed)
-    truth, known = made_up.wh, homes // 2
-    head = " | ".join(f"within {radius:g} Wh" for radius in radii_wh)
-    rows = [f"| the burglar sees | {head} |", "|---|" + "---|" * len(radii_wh)]
-
-    def accuracy(released: Released) -> float:
-        features = evening_features(released.wh, released.hard, _SLOTS)
-        return balanced_accuracy(features, made_up.home, known)
-
-    found = [release_all(truth, radius, DAY, seed=3) for radius in radii_wh]
-    for name in found[0]:
-        cells = " | ".join(f"{accuracy(each[name]):.2f}" for each in found)
-        rows.append(f"| {name} | {cells} |")
-    naked = accuracy(Released(truth, np.zeros(truth.shape, dtype=np.bool_)))
-    rows.append(f"| the true readings |{f' {naked:.2f} |' * len(radii_wh)}")
-    return "\n".join(rows)
-
-
-def supplier_table(truth: Floats, window: Window, radii_wh: tuple[float, ...]) -> str:
-    """By how much bills are off, and in brackets how many homes are told by the shape of a day."""
-    head = " | ".join(f"within {radius:g} Wh" for radius in radii_wh)
-    rows = [f"| the supplier sees | {head} |", "|---|" + "---|" * len(radii_wh)]
-
-    def told(wh: Floats) -> str:
-        return f"{bill_error(wh, truth):.0%} ({habits_told(wh, truth, _SLOTS):.0%})"
-
-    found = [release_all(truth, radius, window, seed=3) for radius in radii_wh]
-    rows += [
-        f"| {name} | {' | '.join(told(each[name].wh) for each in found)} |" for name in found[0]
-    ]
-    rows.append(f"| the true readings |{f' {told(truth)} |' * len(radii_wh)}")
-    return "\n".join(rows)
-
-
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m hereish.evaluation.meter_study")
@@ -189,11 +174,6 @@ def main() -> None:
     print(error_table(sets, DAY, RADII_WH))
     print("\nA month's budget\n")
     print(error_table({"usual homes": sets["usual homes"]}, MONTH, RADII_WH))
-    print("\nSomebody at home in the evening? Balanced accuracy, a day's budget\n")
-    print(burglar_table(max(options.homes, 4), options.days, RADII_WH))
-    for name, window in (("day", DAY), ("month", MONTH)):
-        print(f"\nBills off by (homes told by the shape of their days), a {name}'s budget\n")
-        print(supplier_table(sets["usual homes"], window, RADII_WH))
 
 
 if __name__ == "__main__":

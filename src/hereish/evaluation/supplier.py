@@ -1,9 +1,9 @@
 """What the supplier of a home reads from released meter readings: its bill, and its habits.
 
 A supplier wants to know what a home has used, which the bill needs and the owner may well tell;
-and could learn more than that: how much of a day's use falls into which hours. Both are the plain
-sums and means that anybody would take of the releases. That is one observer, not a bound; the bound
-is the guarantee.
+and could learn more than that: what it uses on each day, and how much of it falls into which hours.
+All are plain sums and means, of the releases or of what an observer makes of them
+(`hereish.attack.meter_observer`). That is one observer, not a bound; the bound is the guarantee.
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ def bill_error(released: Floats, truth: Floats) -> float:
     """
     used = truth.sum(axis=1)
     return float((np.abs(released.sum(axis=1) - used) / used).mean())
+
+
+def day_error(released: Floats, truth: Floats, slots: int) -> float:
+    """By how much the sum of a day is off, as a share of the mean day, on average over homes."""
+    days, used = (each.reshape(len(each), -1, slots).sum(axis=2) for each in (released, truth))
+    return float((np.abs(days - used).mean(axis=1) / used.mean(axis=1)).mean())
 
 
 def habits_told(released: Floats, truth: Floats, slots: int) -> float:
