@@ -381,4 +381,4 @@ def test_by_night_who_has_settled_is_asked_less_strictly(zone: str) -> None:
     many = with_night(
         Run.empty(2, 2)._replace(hard_at_s=at_s[3:5] - 1e9, tested_at_s=at_s[2:4]), at_s[3:5]
     )
-    assert alone.eps_test == many.eps_test[0]
+    assert alone.eps_test == np.asarray(many.eps_test)[0]

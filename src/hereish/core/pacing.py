@@ -71,7 +71,7 @@ class Tolerance:
         since_s = _at_most(self.longest_s, _number(at_s) - _number(run.tested_at_s))
         strictness = (self.strictness / _HALF_HOUR_S) * since_s
         calm = self.calm + calmer
-        if np.count_nonzero(calm):
+        if isinstance(calm, np.ndarray) or calm:
             strictness = strictness / (1.0 + calm * _settled(run, at_s))
         return _at_most(1.0, strictness) * eps_noise, self.near_m + self.near_noise / eps_noise
 
@@ -241,7 +241,9 @@ class Paced:
         if not self.night or not isinstance(self.window, Day):
             return 0.0
         by_night = _number(at_s) - _number(self.window.start_s(at_s)) < _NIGHT_S
-        return self.night * by_night
+        if isinstance(by_night, np.ndarray):
+            return np.where(by_night, self.night, 0.0)
+        return self.night if by_night else 0.0
 
     def _left_by_limits(self, run: Run, at_s: Floats, left: PerLane) -> PerLane:
         """What is left of the window, and no more than the limits leave of it.
