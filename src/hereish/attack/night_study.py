@@ -191,15 +191,17 @@ def study(
     compared: dict[str, PredictiveMechanism],
     *,
     nights: tuple[int, ...] = NIGHTS,
+    samples: int = 1,
     jobs: int = 1,
     seed: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """A row per mechanism, number of nights and observer."""
+    """A row per mechanism, number of nights and observer; `samples` of the noise of each person."""
     rows: list[dict[str, Any]] = []
     tasks = [
-        _Task(m, at_s, points, home, people.time_zone, seed + number, nights)
+        _Task(m, at_s, points, home, people.time_zone, seed + 1000 * sample + number, nights)
         for m in compared.values()
+        for sample in range(samples)
         for number, (at_s, points, home) in enumerate(
             zip(people.at_s, people.points, people.home, strict=True)
         )
@@ -209,7 +211,7 @@ def study(
         done.append(result)
         if progress is not None:
             progress(len(done), len(tasks))
-    count = len(people.home)
+    count = samples * len(people.home)
     for number, name in enumerate(compared):
         own = done[number * count : (number + 1) * count]
         error_m = np.concatenate([errors for _, errors in own])
@@ -324,6 +326,8 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--people", type=int, default=100, help="made-up ones, or at most so many")
     parser.add_argument("--geolife", metavar="FILE", help="real ones too, such as geolife.parquet")
+    parser.add_argument("--only", metavar="MECHANISM", help="one of them, such as whole-day")
+    parser.add_argument("--samples", type=int, default=1, help="of the noise of each person")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--figure", type=Path, help="such as home-over-nights.png")
@@ -341,7 +345,16 @@ def main(arguments: list[str] | None = None) -> None:
                 sys.stderr.write(f"{name}: {done} of {total}\n")
 
         compared = mechanisms(people.time_zone)
-        rows += study(people, compared, jobs=given.jobs, seed=given.seed, progress=progress)
+        if given.only is not None:
+            compared = {given.only: compared[given.only]}
+        rows += study(
+            people,
+            compared,
+            samples=given.samples,
+            jobs=given.jobs,
+            seed=given.seed,
+            progress=progress,
+        )
         if given.json is not None:
             given.json.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
     if given.figure is not None:
