@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,14 @@ from hereish.traces.guarantee import GuaranteeMetadata
 from hereish.traces.table import BATCH_ROWS, Ids, RowBatch
 
 METADATA_KEY = "hereish.promise"  # of the guarantee in the metadata of the schema
+PART_BATCH_ROWS = 1 << 17  # of a part, which others are read beside
 _US_IN = {"s": 1_000_000, "ms": 1_000}  # how many microseconds
 
 
 def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
     """The rows of a file, a row group or less at a time."""
-    file = _open(source)
-    names = _find_columns(file, columns)
+    file = open_file(source)
+    names = find_columns(file, columns)
     layout = _output_layout(names, columns)
     wanted = [names.user, names.trace, names.time, *columns.keep]
     wanted += [names.geometry] if names.geometry else [names.lat, names.lon]
@@ -45,9 +47,7 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
     if total == 0:
         raise NoPointsError("it has no rows")
     parser, row = TimeParser(columns.zone, columns.time_format), 0
-    record_batches = file.iter_batches(
-        BATCH_ROWS, columns=[name for name in wanted if name in present]
-    )
+    record_batches = _record_batches(file, source, [name for name in wanted if name in present])
     while True:
         # What a damaged file makes Arrow raise may quote the data.
         damaged = damaged_file(f"it is damaged after row {row}", "a Parquet file that is whole")
@@ -57,10 +57,34 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
         row += len(records)
         convert = partial(_convert, records, names, columns, parser, row)
         batch = replace_foreign_errors(convert, damaged)
-        yield replace(batch, layout=layout, done=row / total)
+        yield replace(batch, layout=layout, done=row / total, offsets=parser.offsets)
 
 
-def _open(source: Source) -> Any:
+def _record_batches(file: Any, source: Source, names: list[str]) -> Iterator[Any]:
+    """All rows of a file, or those of a part of it, in their order."""
+    if source.part is None:
+        yield from file.iter_batches(BATCH_ROWS, columns=names)
+        return
+    first, end = source.part.begin, source.part.end
+    begins = group_begins(file)
+    groups = [i for i, (a, b) in enumerate(pairwise(begins)) if a < end and b > first]
+    at = begins[groups[0]]
+    for records in file.iter_batches(PART_BATCH_ROWS, row_groups=groups, columns=names):
+        cut = records.slice(max(first - at, 0), end - max(first, at)) if at < end else None
+        at += len(records)
+        if cut is not None and len(cut):
+            yield cut
+        if at >= end:
+            return
+
+
+def group_begins(file: Any) -> list[int]:
+    """The first row of each row group, and the end of the last."""
+    sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+    return [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
+
+
+def open_file(source: Source) -> Any:
     if source.path is None:
         raise ParameterError("Parquet is read from a file, not from standard input")
     path = source.path
@@ -76,7 +100,7 @@ def _open(source: Source) -> Any:
     )
 
 
-def _find_columns(file: Any, columns: Columns) -> Layout:
+def find_columns(file: Any, columns: Columns) -> Layout:
     schema = file.schema_arrow
     geometry = None
     if columns.lat is None and columns.lon is None:
@@ -211,7 +235,7 @@ def _objects(column: Any) -> NDArray[Any]:
 
 def read_guarantee(source: Source) -> GuaranteeMetadata | None:
     """The guarantee in a file that was written here; None if there is none."""
-    text = (_open(source).metadata.metadata or {}).get(METADATA_KEY.encode())
+    text = (open_file(source).metadata.metadata or {}).get(METADATA_KEY.encode())
     try:
         return None if text is None else GuaranteeMetadata.from_dict(json.loads(text))
     except ValueError:
