@@ -190,7 +190,8 @@ def _check_output(name: str, sources: Sequence[Source], columns: Columns) -> Non
     if {"kind", "cost"} & set(columns.keep):
         raise ParameterError("the columns 'kind' and 'cost' are of the output; keep others")
     path = Path(name).resolve()
-    if any(source.path is not None and source.path.resolve() == path for source in sources):
+    paths = (source.path for source in sources if source.path is not None)
+    if path.exists() and any(source.resolve() == path for source in paths):
         raise ParameterError(f"{name} is an input; name another file for the output")
 
 

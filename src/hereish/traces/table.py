@@ -124,7 +124,8 @@ class ReleasedRows:
 
     def kind_names(self) -> list[str]:
         """'hard', 'easy' or 'untested' for each row."""
-        return [RELEASED_KINDS[kind].value for kind in self.kind.tolist()]
+        names = [kind.value for kind in RELEASED_KINDS]
+        return [names[kind] for kind in self.kind.tolist()]
 
     def user_values(self) -> list[Any]:
         """The user of each row, None where there are none."""
