@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import os
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 import hereish
 from hereish.errors import ParameterError, PointError
+from hereish.traces import atomic_file
 from hereish.traces.columns import Columns
 from hereish.traces.files import load_rows, sanitize_files
 from tests.support.trace_tables import BUDGET, NOON, PRIVACY, M, released, rows, spent, table
@@ -249,3 +251,28 @@ def test_a_full_disk_or_a_broken_writer_leaves_nothing(
         sanitize_files([source], out, M)
     leftovers = {p.name for p in tmp_path.iterdir()} - {"in.csv", "out.csv-metadata.json"}
     assert not leftovers
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_all_files_of_a_folder_are_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    """At once where the system can; if it cannot or fails, each by itself."""
+    names = [Path(f"{i}.gpx") for i in range(20)]
+    for name in names:
+        (tmp_path / name).write_text("<gpx/>")
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    monkeypatch.setattr(atomic_file, "_sync_file_system", lambda folder: at_once)
+    atomic_file.sync_files(tmp_path, names)
+    assert len(synced) == (0 if at_once else 20)
+    atomic_file.sync_files(tmp_path, names[:3])
+    assert len(synced) == (3 if at_once else 23)
+
+
+def test_only_a_linux_that_reports_errors_writes_all_at_once(tmp_path: Path) -> None:
+    reports = atomic_file._reports_sync_errors
+    assert [reports(r) for r in ("6.18.44-fc", "5.8.0", "5.7.19", "4.19", "odd")] == [
+        *(True, True, False, False, False),
+    ]
+    assert atomic_file._sync_file_system(tmp_path / "nowhere") is False

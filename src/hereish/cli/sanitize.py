@@ -173,8 +173,7 @@ _TO = "Where to"
 )
 @JOB_OPTIONS
 @run_options(
-    "Files read at a time; with more than one, rows are released while others are read. One per "
-    "core if not given.",
+    "Processes that read files, or share a large one. One per core if not given.",
     "The summary for programs.",
 )
 def command(

@@ -72,6 +72,11 @@ class Chunk:
 
     def write(self, column: NDArray[Any], rectangle: NDArray[Any]) -> None:
         """Put a rectangle back in its place."""
+        if self._rows is not None and rectangle.ndim == 3:
+            view = self._view(column)
+            for i in range(rectangle.shape[1]):  # quicker than all coordinates at once
+                view[:, :, i] = rectangle[:, i].T
+            return
         if rectangle.ndim == 3:
             rectangle = rectangle.transpose(0, 2, 1)
         if self._rows is None:

@@ -113,9 +113,23 @@ def columns(u: Floats) -> tuple[Floats, ...]:
 
 def gamma2_quantile(delta: float) -> float:
     """Solves `1 - (1 + c) exp(-c) = delta`: the planar (and Manhattan) `c_noise`."""
+    usual = _USUAL_QUANTILES.get(probability("delta", delta))
+    if usual is not None:
+        return usual
     from scipy.special import gammaincinv  # here because scipy is slow to import
 
-    return float(gammaincinv(2.0, probability("delta", delta)))
+    return float(gammaincinv(2.0, delta))
+
+
+# As gammaincinv gives them: most programs need no other, and scipy takes longer to import than
+# many a file to sanitise.
+_USUAL_QUANTILES = {
+    0.5: 1.6783469900166612,
+    0.8: 2.9943083470021232,
+    0.9: 3.889720169867429,
+    0.95: 4.743864518390577,
+    0.99: 6.638352067993811,
+}
 
 
 def probability(name: str, value: float) -> float:

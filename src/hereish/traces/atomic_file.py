@@ -7,11 +7,14 @@ holds released data only; if anything fails it is removed.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gzip
 import os
+import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -19,6 +22,8 @@ from hereish.errors import HereishError, ParameterError
 from hereish.traces.columns import Layout
 from hereish.traces.formats.base import Format, Writer
 from hereish.traces.guarantee import GuaranteeMetadata
+
+_MANY_FILES = 16
 
 
 class OutputClosedError(HereishError):
@@ -29,7 +34,7 @@ class AtomicFile:
     """One file while it is written; standard output if there is no path.
 
     In a new folder, which appears as a whole, it has its own name from the beginning, and whoever
-    lets the folder appear writes all files to the disk (`sync_file`): one by one would take longer.
+    lets the folder appear writes all files to the disk (`sync_files`), which is quicker.
     """
 
     def __init__(
@@ -110,10 +115,35 @@ class AtomicFile:
             self._temporary.unlink(missing_ok=True)
 
 
-def sync_file(path: Path) -> None:
-    """Wait until a file is on the disk."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+def sync_files(folder: Path, names: Sequence[Path]) -> None:
+    """Wait until some files below a folder are on the disk."""
+    if len(names) >= _MANY_FILES and _sync_file_system(folder):
+        return
+    for name in names:
+        with (folder / name).open("rb") as file:
+            os.fsync(file.fileno())
+
+
+def _sync_file_system(folder: Path) -> bool:
+    """Write all that is to be written to the disk of a folder at once, if the system can.
+
+    One by one, each file waits for the disk. False: it cannot, or has failed for some file.
+    """
+    if sys.platform != "linux" or not _reports_sync_errors(os.uname().release):
+        return False
+    with contextlib.suppress(OSError, AttributeError):  # a C library without it
+        place = os.open(folder, os.O_RDONLY)
+        try:
+            return bool(ctypes.CDLL(None).syncfs(place) == 0)
+        finally:
+            os.close(place)
+    return False
+
+
+def _reports_sync_errors(release: str) -> bool:
+    """Whether syncfs of this Linux tells that a file could not be written: from 5.8 on."""
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= (5, 8)
 
 
 def create_temporary(path: Path) -> tuple[Path, BinaryIO]:

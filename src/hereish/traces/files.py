@@ -24,19 +24,32 @@ from hereish.traces.budgets import Budgets
 from hereish.traces.columns import Columns
 from hereish.traces.discovery import STANDARD_STREAM, Inputs, find_inputs, find_sources
 from hereish.traces.faults import UnreadableFileError
+from hereish.traces.formats._part_file import FilePart
 from hereish.traces.formats._sidecar import read_sidecar
 from hereish.traces.formats.base import Source
 from hereish.traces.formats.registry import recognize
 from hereish.traces.guarantee import GuaranteeMetadata, describe_guarantee
 from hereish.traces.job_budget import JobBudget, UserWindow, WindowCost, check_shared_budget
 from hereish.traces.order import Order, check_order
+from hereish.traces.parts import IndivisibleError, JoinedParts, PartSettings, find_parts
 from hereish.traces.pipeline import Pipeline
 from hereish.traces.reading import Progress, UsersFrom, read_valid_rows
 from hereish.traces.summary import Summary
-from hereish.traces.table import RowBatch, concat_batches
+from hereish.traces.table import BATCH_ROWS, RowBatch, concat_batches
 from hereish.traces.trace_numbers import UnsortedInputError
 from hereish.traces.validate import DropBad, Validator, time_faults_of_batch
-from hereish.traces.writing import OutputOptions, SplitBy, UnsortedOutputError, open_output
+from hereish.traces.writing import (
+    OutputOptions,
+    SingleFileOutput,
+    SplitBy,
+    UnsortedOutputError,
+    open_output,
+)
+
+# Of files that do not fit into a unit anyway, smaller ones take less memory, and so less time for
+# the system to clear it. Much smaller ones find more rows out of order.
+UNIT_ROWS = BATCH_ROWS // 2
+_MANY_ROWS = BATCH_ROWS * 7 // 8
 
 
 def sanitize_files(
@@ -85,44 +98,62 @@ def sanitize_files(
     if to_form is None and recognize(str(to)) is None and Path(to).suffix:
         to_form = form  # a name that tells nothing, such as out.dat
     budgets = _budgets(mechanism, job, str(to))
-    reading = _Reading(sources, columns, users_from, drop_bad, jobs, progress)
+    # The numbers of a seed go to the rows of one unit after the other, so its units stay.
+    reading = _Reading(sources, columns, users_from, drop_bad, jobs, progress, seed is None)
     can_repeat = all(source.path is not None for source in sources)
     merge, by_user = not can_repeat, False
     keep_names = columns.keep_trace_names
     if keep_names is None:
         keep_names = order == "input"
+    parts: Sequence[FilePart] = ()
+    if seed is None and job is None and users_from is None and order == "public":
+        # The numbers of a seed are drawn one after the other, and a ledger is asked by one process.
+        parts = find_parts(sources, columns, budgets, jobs)
     while True:
         # Nothing that was begun has been seen by anybody, so it can be begun again.
         draws: Draws = SECURE if seed is None else SeededDraws(seed)
         guarantee = describe_guarantee(mechanism, draws, columns, order, every_s, job is not None)
         validator = Validator(drop_bad)
         options = OutputOptions(guarantee, split_by, order, merge)
+        done: Pipeline | JoinedParts
         try:
             with open_output(str(to), sources, to_form, options) as out:
-                paying = budgets.cleared()
-                pipeline = Pipeline(
-                    paying,
-                    draws,
-                    validator,
-                    out,
-                    every_s=every_s,
-                    order=order,
-                    keep_trace_names=keep_names,
-                    behind=jobs > 1 and job is None,  # a ledger is asked by one thread
-                )
-                with pipeline:
-                    reading.feed_by_user(pipeline, validator) if by_user else reading.feed(
-                        pipeline, validator
+                if parts and isinstance(out, SingleFileOutput):
+                    done = JoinedParts(out, sources[0], validator)
+                    done.feed(
+                        PartSettings(
+                            *(sources[0], columns, budgets, drop_bad),
+                            *(every_s, keep_names, options, jobs),
+                        ),
+                        parts,
+                        progress,
                     )
-                    pipeline.finish()
-                if job is not None:
-                    out.before_publishing = partial(_pay, job, paying)
+                    done.finish()
+                else:
+                    paying = budgets.cleared()
+                    done = Pipeline(
+                        paying,
+                        draws,
+                        validator,
+                        out,
+                        every_s=every_s,
+                        order=order,
+                        keep_trace_names=keep_names,
+                        behind=jobs > 1 and job is None,  # a ledger is asked by one thread
+                    )
+                    with done:
+                        (reading.feed_by_user if by_user else reading.feed)(done, validator)
+                        done.finish()
+                    if job is not None:
+                        out.before_publishing = partial(_pay, job, paying)
+        except IndivisibleError:
+            parts = ()
         except UnsortedOutputError:
             merge = True
         except UnsortedInputError:
             merge = by_user = True
         else:
-            return _summarize(found, validator, pipeline, guarantee)
+            return _summarize(found, validator, done, guarantee)
         if by_user and not can_repeat:
             raise PointError(
                 "standard input has more rows than fit into memory, and not in the order of their "
@@ -159,7 +190,8 @@ def _check_output(name: str, sources: Sequence[Source], columns: Columns) -> Non
     if {"kind", "cost"} & set(columns.keep):
         raise ParameterError("the columns 'kind' and 'cost' are of the output; keep others")
     path = Path(name).resolve()
-    if any(source.path is not None and source.path.resolve() == path for source in sources):
+    paths = (source.path for source in sources if source.path is not None)
+    if path.exists() and any(source.resolve() == path for source in paths):
         raise ParameterError(f"{name} is an input; name another file for the output")
 
 
@@ -173,10 +205,13 @@ class _Reading:
     drop_bad: DropBad
     jobs: int
     progress: Progress | None
+    smaller_units: bool
 
     def feed(self, pipeline: Pipeline, validator: Validator) -> None:
         """Rows as they come, as long as time does not go back."""
         for source, batch in self._valid_rows(validator, self.progress):
+            if self.smaller_units and len(batch) > _MANY_ROWS:  # not all that there are
+                pipeline.unit_rows = UNIT_ROWS
             pipeline.add(source, batch)
 
     def feed_by_user(self, pipeline: Pipeline, validator: Validator) -> None:
@@ -220,15 +255,15 @@ class _Reading:
 def _summarize(
     inputs: Inputs,
     validator: Validator,
-    pipeline: Pipeline,
+    done: Pipeline | JoinedParts,
     guarantee: GuaranteeMetadata,
 ) -> Summary:
-    counts = pipeline.counts
+    counts = done.counts
     hard, easy, untested = counts.kinds.tolist()
     return Summary(
         files=len(inputs.sources),
-        users=pipeline.users,
-        traces=pipeline.traces,
+        users=done.users,
+        traces=done.traces,
         points=validator.points,
         bad=validator.dropped,
         unreadable=validator.unreadable,

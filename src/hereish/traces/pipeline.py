@@ -49,8 +49,10 @@ class Pipeline:
         order: Order = "public",
         keep_trace_names: bool = True,
         behind: bool = False,
+        unit_rows: int | None = None,
     ) -> None:
         self._behind = Behind() if behind else None
+        self.unit_rows = unit_rows  # the most of a unit; None: BATCH_ROWS, and no batch is divided
         self._budgets = budgets
         self._mechanism = budgets.mechanism
         self._draws = draws
@@ -85,7 +87,16 @@ class Pipeline:
 
     def add(self, source: Source, batch: RowBatch) -> None:
         """Valid rows, which are released with the rest of their unit."""
-        if self._rows + len(batch) > BATCH_ROWS and self._chosen is None:
+        most = self.unit_rows or max(len(batch), 1)
+        if self._chosen is not None or len(batch) <= most:
+            self._add(source, batch)
+            return
+        for begin in range(0, len(batch), most):
+            self._add(source, batch.take(slice(begin, begin + most)))
+
+    def _add(self, source: Source, batch: RowBatch) -> None:
+        most = self.unit_rows or BATCH_ROWS
+        if self._rows + len(batch) > most and self._chosen is None:
             self.flush()
         if not len(batch):
             return
@@ -127,6 +138,12 @@ class Pipeline:
         self._out.finish(
             self._ids.user_ids.values, self._ids.trace_ids.values, self._ids.keys, self._draws
         )
+
+    def finish_part(self) -> Numbering:
+        """In place of `finish`, where these were all rows of some users: what numbers stand for."""
+        self.flush(last=True)
+        self._wait()
+        return self._ids
 
     def flush(self, *, last: bool = False) -> None:
         """Release and write the rows that have been added so far."""

@@ -33,6 +33,14 @@ class ReleaseCounts:
         self._bins += np.bincount(np.searchsorted(_EDGES_M, distance_m), minlength=len(self._bins))
         self._sum_m += float(distance_m.sum())
 
+    def include(self, other: ReleaseCounts) -> None:
+        """Add the counts of other points."""
+        self.thinned += other.thinned
+        self.refused += other.refused
+        self.kinds += other.kinds
+        self._bins += other._bins
+        self._sum_m += other._sum_m
+
     @property
     def released(self) -> int:
         return int(self.kinds.sum())

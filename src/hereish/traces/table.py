@@ -60,6 +60,8 @@ class RowBatch:
     kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     layout: Layout = field(default_factory=Layout)
     done: float = 1.0  # the share of the file that has been read, for progress
+    # Whether times so far were without an offset from UTC, and with one: others count on it.
+    offsets: tuple[bool, bool] = (False, False)
 
     def __len__(self) -> int:
         return len(self.at_us)
@@ -67,7 +69,7 @@ class RowBatch:
     def __repr__(self) -> str:
         return f"<RowBatch of {len(self)} rows>"
 
-    def take(self, rows: Ints | Bools) -> RowBatch:
+    def take(self, rows: RowSelection) -> RowBatch:
         """These rows only."""
         return dataclasses.replace(
             self,
@@ -122,7 +124,8 @@ class ReleasedRows:
 
     def kind_names(self) -> list[str]:
         """'hard', 'easy' or 'untested' for each row."""
-        return [RELEASED_KINDS[kind].value for kind in self.kind.tolist()]
+        names = [kind.value for kind in RELEASED_KINDS]
+        return [names[kind] for kind in self.kind.tolist()]
 
     def user_values(self) -> list[Any]:
         """The user of each row, None where there are none."""

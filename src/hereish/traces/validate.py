@@ -61,6 +61,13 @@ class Validator:
         self._files.add(source)
         return self.without_faults(source, batch, row_faults(batch))
 
+    def include(self, points: int, dropped: Mapping[str, int], source: Source) -> None:
+        """Add the rows of a part of a file, and those of them that were left out."""
+        self.points += points
+        self._files.add(source)
+        for reason, count in dropped.items():
+            self.dropped[reason] = self.dropped.get(reason, 0) + count
+
     def without_faults(self, source: Source, batch: RowBatch, fault: Faults) -> RowBatch:
         """The rows of a batch that have no fault."""
         if not fault.any():

@@ -26,7 +26,7 @@ from hereish.traces.atomic_file import (
     create_temporary,
     file_mode,
     folder_mode,
-    sync_file,
+    sync_files,
 )
 from hereish.traces.columns import Layout
 from hereish.traces.discovery import STANDARD_STREAM
@@ -378,8 +378,8 @@ class FolderOutput(Output):
         owned = {number for number, owner in self._numbers.values() if owner is not None}
         for number in sorted(owned - self._begun):
             self._create(number).commit()
-        for number in sorted(self._begun):
-            sync_file(self._temporary / cast("Path", self._files[number].name))
+        names = [cast("Path", self._files[number].name) for number in sorted(self._begun)]
+        sync_files(self._temporary, names)
         if self._form.sidecar:
             text = sidecar_text(None, self._guarantee)
             sidecar_path(self._temporary).write_text(text, encoding="utf-8")

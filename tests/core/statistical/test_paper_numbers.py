@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 from scipy.optimize import brentq
+from scipy.special import gammaincinv
 
 from hereish import (
     BudgetExhaustedError,
@@ -57,6 +58,12 @@ def _numbers(plan: Plan) -> tuple[float, float, float]:
 
 def test_the_budget_of_ln_10_within_100_m_is_0_023_per_metre() -> None:
     assert DAY.eps_per_m == pytest.approx(0.0230259, abs=5e-8)
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.8, 0.9, 0.95, 0.99, 0.7])
+def test_usual_quantiles_are_those_of_scipy(delta: float) -> None:
+    found = float(gammaincinv(2.0, delta))
+    assert abs(Plane().c_noise(delta) - found) <= math.ulp(found)
 
 
 def test_c_noise_is_the_quantile_of_the_planar_radius() -> None:

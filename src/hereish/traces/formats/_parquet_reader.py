@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -36,13 +37,14 @@ from hereish.traces.table import BATCH_ROWS, Ids, RowBatch
 
 METADATA_KEY = "hereish.promise"  # of the guarantee in the metadata of the schema
 _LONGEST_BYTES = 1 << 12  # of a name, a number or a time
+PART_BATCH_ROWS = 1 << 17  # of a part, which others are read beside
 _US_IN = {"s": 1_000_000, "ms": 1_000}  # how many microseconds
 
 
 def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
     """The rows of a file, a row group or less at a time."""
-    file = _open(source)
-    names = _find_columns(file, columns)
+    file = open_file(source)
+    names = find_columns(file, columns)
     layout = _output_layout(names, columns)
     wanted = [names.user, names.trace, names.time, *columns.keep]
     wanted += [names.geometry] if names.geometry else [names.lat, names.lon]
@@ -52,10 +54,10 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
         raise NoPointsError("it has no rows")
     parser, row = TimeParser(columns.zone, columns.time_format), 0
     wanted = [name for name in wanted if name in present]
-    texts = [name for name in wanted if _is_text(file.schema_arrow.field(name).type)]
+    texts = [name for name in wanted if is_text(file.schema_arrow.field(name).type)]
     if texts:
-        file = _open(source, texts)
-    record_batches = file.iter_batches(BATCH_ROWS, columns=wanted)
+        file = open_file(source, texts)
+    record_batches = _record_batches(file, source, wanted)
     while True:
         # What a damaged file makes Arrow raise may quote the data.
         damaged = damaged_file(f"it is damaged after row {row}", "a Parquet file that is whole")
@@ -65,10 +67,34 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
         row += len(records)
         convert = partial(_convert, records, names, columns, parser, row)
         batch = replace_foreign_errors(convert, damaged)
-        yield replace(batch, layout=layout, done=row / total)
+        yield replace(batch, layout=layout, done=row / total, offsets=parser.offsets)
 
 
-def _open(source: Source, texts: Sequence[str] = ()) -> Any:
+def _record_batches(file: Any, source: Source, names: list[str]) -> Iterator[Any]:
+    """All rows of a file, or those of a part of it, in their order."""
+    if source.part is None:
+        yield from file.iter_batches(BATCH_ROWS, columns=names)
+        return
+    first, end = source.part.begin, source.part.end
+    begins = group_begins(file)
+    groups = [i for i, (a, b) in enumerate(pairwise(begins)) if a < end and b > first]
+    at = begins[groups[0]]
+    for records in file.iter_batches(PART_BATCH_ROWS, row_groups=groups, columns=names):
+        cut = records.slice(max(first - at, 0), end - max(first, at)) if at < end else None
+        at += len(records)
+        if cut is not None and len(cut):
+            yield cut
+        if at >= end:
+            return
+
+
+def group_begins(file: Any) -> list[int]:
+    """The first row of each row group, and the end of the last."""
+    sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+    return [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
+
+
+def open_file(source: Source, texts: Sequence[str] = ()) -> Any:
     """The file; columns of `texts` come as numbers of different ones."""
     if source.path is None:
         raise ParameterError("Parquet is read from a file, not from standard input")
@@ -86,7 +112,7 @@ def _open(source: Source, texts: Sequence[str] = ()) -> Any:
     )
 
 
-def _find_columns(file: Any, columns: Columns) -> Layout:
+def find_columns(file: Any, columns: Columns) -> Layout:
     schema = file.schema_arrow
     geometry = None
     if columns.lat is None and columns.lon is None:
@@ -121,7 +147,7 @@ def _convert(
         lat = _read_degrees(records, names.lat, "lat", columns)
         lon = _read_degrees(records, names.lon, "lon", columns)
     else:
-        lat, lon = _wkb.decode_points(_values(records.column(names.geometry)))
+        lat, lon = _wkb.decode_points(shared_values(records.column(names.geometry)))
     fault[~np.isfinite(lon)] = Fault.LON
     fault[~np.isfinite(lat)] = Fault.LAT
     at_us = _read_times(records, names.time, columns, parser, fault)
@@ -140,7 +166,7 @@ def _convert(
 
 def _read_degrees(records: Any, name: str, axis: Axis, columns: Columns) -> Floats:
     column = records.column(name)
-    if _is_text(_type_of_values(column), binary=False):
+    if is_text(_type_of_values(column), binary=False):
         column = column.dictionary_encode()
         _check_lengths(column)
         different = parse_all_degrees([text or "" for text in column.dictionary.to_pylist()], axis)
@@ -168,7 +194,7 @@ def _read_times(
         return _instants(column, columns, fault)
     at_us = np.zeros(len(records), dtype=np.int64)
     _check_lengths(column)
-    for row, value in enumerate(_values(column)):
+    for row, value in enumerate(shared_values(column)):
         at = parser.parse(value)
         if isinstance(at, Fault):
             fault[row] = at
@@ -198,7 +224,7 @@ def _read_ids(records: Any, name: str, fault: Faults, missing: Fault) -> Ids | N
         return None
     column = records.column(name)
     kind = _type_of_values(column)
-    if not pa.types.is_integer(kind) and not _is_text(kind, binary=False):
+    if not pa.types.is_integer(kind) and not is_text(kind, binary=False):
         raise ParameterError(f"the column {name!r} must hold texts or whole numbers, found {kind}")
     column = column.dictionary_encode()
     _check_lengths(column)
@@ -225,7 +251,7 @@ def _unique(values: Iterable[Any]) -> list[Any]:
 
 def _objects(column: Any) -> NDArray[Any]:
     values = np.empty(len(column), dtype=object)
-    values[:] = _values(column)
+    values[:] = shared_values(column)
     return values
 
 
@@ -233,16 +259,16 @@ def _type_of_values(column: Any) -> Any:
     return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
 
 
-def _is_text(kind: Any, *, binary: bool = True) -> bool:
+def is_text(kind: Any, *, binary: bool = True) -> bool:
     """Whether values of a type are texts, or bytes: of any length."""
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return True
     return binary and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def _values(column: Any) -> list[Any]:
+def shared_values(column: Any) -> list[Any]:
     """The values of a column; equal texts are one object."""
-    if not (pa.types.is_dictionary(column.type) and _is_text(column.type.value_type)):
+    if not (pa.types.is_dictionary(column.type) and is_text(column.type.value_type)):
         return list(column.to_pylist())
     different = [*column.dictionary.to_pylist(), None]
     return [different[code] for code in _codes(column).tolist()]
@@ -259,7 +285,7 @@ def _codes(column: Any) -> Ints:
 
 def _check_lengths(column: Any) -> None:
     """Refuse texts as long as no name, number or time is."""
-    if not (pa.types.is_dictionary(column.type) and _is_text(column.type.value_type)):
+    if not (pa.types.is_dictionary(column.type) and is_text(column.type.value_type)):
         return
     longest = pc.max(pc.binary_length(column.dictionary)).as_py() or 0
     if longest > _LONGEST_BYTES:
@@ -268,7 +294,7 @@ def _check_lengths(column: Any) -> None:
 
 def read_guarantee(source: Source) -> GuaranteeMetadata | None:
     """The guarantee in a file that was written here; None if there is none."""
-    text = (_open(source).metadata.metadata or {}).get(METADATA_KEY.encode())
+    text = (open_file(source).metadata.metadata or {}).get(METADATA_KEY.encode())
     try:
         return None if text is None else GuaranteeMetadata.from_dict(json.loads(text))
     except ValueError:

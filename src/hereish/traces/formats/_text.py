@@ -254,6 +254,7 @@ class _BatchBuilder:
             kept={name: np.array(texts, dtype=object) for name, texts in self._kept.items()},
             layout=replace(layout, owners=tuple(owners)),
             done=done,
+            offsets=self._parser.offsets,
         )
 
 

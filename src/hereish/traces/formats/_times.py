@@ -72,6 +72,11 @@ class TimeParser:
         return self._unit
 
     @property
+    def offsets(self) -> tuple[bool, bool]:
+        """Whether texts so far were without an offset from UTC, and with one."""
+        return bool(self._counts[False]), bool(self._counts[True])
+
+    @property
     def plain(self) -> bool:
         """Whether no format was given, so that texts are tried as ISO 8601 first."""
         return self._format is None and self._unit is None

@@ -11,7 +11,7 @@ import contextlib
 import gzip
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeAlias, cast
@@ -19,6 +19,7 @@ from typing import BinaryIO, TypeAlias, cast
 from hereish.errors import ParameterError
 from hereish.traces.columns import Columns, Layout
 from hereish.traces.formats._archive import open_member
+from hereish.traces.formats._part_file import FilePart, PartFile
 from hereish.traces.guarantee import GuaranteeMetadata
 from hereish.traces.table import ReleasedRows, RowBatch
 
@@ -34,6 +35,7 @@ class Source:
     # Inside an archive: its name there, after those of the archives in between.
     members: tuple[str, ...] = ()
     member_bytes: int = 0  # its size in the archive
+    part: FilePart | None = None  # read of it; None: all
 
     @property
     def name(self) -> str:
@@ -57,6 +59,8 @@ class Source:
         """The bytes of the file, decompressed if its name ends in .gz."""
         if self.path is None:
             return sys.stdin.buffer
+        if self.part is not None:
+            return cast("BinaryIO", PartFile(self.path, self.part))
         file = open_member(self.path, self.members) if self.members else self.path.open("rb")
         if not self.below.name.lower().endswith(".gz"):
             return file
@@ -88,6 +92,9 @@ class Writer(ABC):
 
 
 Reader: TypeAlias = Callable[[Source, Columns], Iterator[RowBatch]]
+# The parts of a large file for so many processes, none of which probably has a user of another;
+# nothing if it cannot be divided.
+Divider: TypeAlias = Callable[[Source, Columns, int], Sequence[FilePart]]
 OpenWriter: TypeAlias = Callable[[BinaryIO, Layout, GuaranteeMetadata], Writer]
 
 
@@ -116,6 +123,7 @@ class Format:
     sidecar: bool = False  # the guarantee is written to a file beside it: it has no place for it
     compressed: bool = False  # it compresses what is in it, so .gz is refused
     reads_ahead: bool = False  # reading it leaves the interpreter free, so a thread pays off
+    divide: Divider | None = None  # None: it is read from its beginning to its end
     columns: bool = False  # places and times are in columns, which options name
     line_word: str = "line"  # what the `line` of a row counts, for error messages
 

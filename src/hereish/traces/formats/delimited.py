@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import itertools
 import re
@@ -13,19 +14,21 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from hereish.errors import ParameterError
+from hereish.errors import HereishError, ParameterError
 from hereish.traces.column_names import OTHER_NAMES, USUAL_NAMES, normal_name, unit_in_name
 from hereish.traces.columns import NO_USER, Columns, Layout, owner_columns, side_column
 from hereish.traces.faults import NoPointsError, UnreadableFileError, empty_file
 from hereish.traces.formats._bytes import SourceBytes
 from hereish.traces.formats._degrees import parse_number
 from hereish.traces.formats._lines import Lines
+from hereish.traces.formats._part_file import FilePart
 from hereish.traces.formats._text import (
     FieldBlock,
     FieldPositions,
     RowOrBlock,
     batches_of_fields,
 )
+from hereish.traces.formats._text_parts import TableText, divide_text
 from hereish.traces.formats._times import TimeParser, format_utc
 from hereish.traces.formats.base import Format, Source, Writer
 from hereish.traces.guarantee import GuaranteeMetadata
@@ -234,6 +237,17 @@ def _output_names(roles: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
+def divide(source: Source, columns: Columns, jobs: int) -> Sequence[FilePart]:
+    """Bytes of a large file, so that nobody's rows are in two parts if they come user by user."""
+    with SourceBytes(source) as file, contextlib.suppress(HereishError):
+        head, delimiter = _read_head(Lines(file))
+        fields, _ = _find_columns(columns, _read_names(csv.reader(head, delimiter=delimiter)))
+        if fields.user is not None:
+            table = TableText(len(head), delimiter, fields.user, fields.width)
+            return divide_text(source, table, jobs)
+    return ()
+
+
 def sniff(head: bytes) -> bool:
     """Whether the first line names latitude and longitude, or points."""
     line = next((text for text in head.decode(errors="replace").splitlines() if text.strip()), "")
@@ -265,6 +279,7 @@ FORMAT = Format(
     sidecar=True,
     columns=True,
     reads_ahead=True,
+    divide=divide,
 )
 TSV = replace(
     FORMAT,

@@ -17,6 +17,7 @@ from hereish.traces.columns import Columns, Layout
 from hereish.traces.faults import Fault, NoPointsError, UnreadableFileError, empty_file, no_times
 from hereish.traces.formats._bytes import SourceBytes
 from hereish.traces.formats._degrees import parse_all_degrees, parse_number
+from hereish.traces.formats._gpx_points import MARK, PlainPoints
 from hereish.traces.formats._gpx_writer import NAMESPACE as NAMESPACE
 from hereish.traces.formats._gpx_writer import TrackWriter
 from hereish.traces.formats._markup import (
@@ -141,6 +142,7 @@ class _TrackReader:
         self._place: tuple[int, str, str] = (0, "", "")
         self._recording: tuple[int, dict[str, str], str] | None = None  # depth, and where it goes
         self._text: list[str] = []
+        self._plain = None if self._keep else PlainPoints()
         self._namespaces = namespaces
         self._parser = expat.ParserCreate(namespace_separator=" " if namespaces else None)
         self._parser.buffer_text = True
@@ -152,6 +154,8 @@ class _TrackReader:
 
     def feed(self, block: bytes, *, last: bool = False) -> None:
         self._blank = self._blank and not block.strip()
+        if self._plain is not None:
+            block = self._plain.without_points(block)
         problem = self._problem(block, last)
         if problem is not None:
             raise problem
@@ -241,6 +245,8 @@ class _TrackReader:
         if self._point is not None:
             if space == NAMESPACE or local in self._wanted:
                 self._child(self._point, space, local, attributes)
+        elif path == _POINT and self._plain is not None and MARK in attributes:
+            self._take_plain(self._plain, attributes[MARK])
         elif path == _POINT:
             get = attributes.get
             self._place = (self._parser.CurrentLineNumber, get("lat", ""), get("lon", ""))
@@ -297,15 +303,26 @@ class _TrackReader:
         path.pop()
 
     def _finished(self, point: dict[str, str]) -> _Point:
-        track = self._track
         self.any_time = self.any_time or "time" in point
-        user, trace = None, ""
-        if track:
-            user = track.get("user", "")
-            user = user if user.strip() else None
-            trace = track.get("trace", "") or track.get("name", "").strip()
         kept = [point.get(name) for name in self._keep]
-        return (*self._place, point.get("time", ""), user, trace or self._tracks, kept)
+        return (*self._place, point.get("time", ""), *self._ids(), kept)
+
+    def _take_plain(self, plain: PlainPoints, run: str) -> None:
+        """Points that have been read, where they stand."""
+        user, trace = self._ids()
+        nothing: list[str | None] = []
+        for line, lat, lon, time in plain.take(run):
+            self.any_time = self.any_time or time is not None
+            self.rows.append((line, lat, lon, time or "", user, trace, nothing))
+
+    def _ids(self) -> tuple[str | None, str | int]:
+        """The user and the trace of this track."""
+        track = self._track
+        if not track:
+            return None, self._tracks
+        user = track.get("user", "")
+        trace = track.get("trace", "") or track.get("name", "").strip()
+        return user if user.strip() else None, trace or self._tracks
 
 
 def _parse_optional(text: str | None) -> float | None:

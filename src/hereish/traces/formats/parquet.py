@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import BinaryIO
 
 from hereish.traces.columns import Columns, Layout
+from hereish.traces.formats._part_file import FilePart
 from hereish.traces.formats.base import Format, Source, Writer, optional_dependency
 from hereish.traces.guarantee import GuaranteeMetadata
 from hereish.traces.table import RowBatch
@@ -17,6 +18,13 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
     with optional_dependency("Parquet", "parquet"):
         from hereish.traces.formats import _parquet_reader
     return _parquet_reader.read(source, columns)
+
+
+def divide(source: Source, columns: Columns, jobs: int) -> Sequence[FilePart]:
+    """Rows of a large file, so that nobody's are in two parts if they come user by user."""
+    with optional_dependency("Parquet", "parquet"):
+        from hereish.traces.formats import _parquet_parts
+    return _parquet_parts.divide(source, columns, jobs)
 
 
 def read_guarantee(source: Source) -> GuaranteeMetadata | None:
@@ -46,6 +54,7 @@ PARQUET = Format(
     read_guarantee=read_guarantee,
     compressed=True,
     reads_ahead=True,
+    divide=divide,
     columns=True,
     line_word="row",
 )
