@@ -285,6 +285,14 @@ def test_every_preset_is_described_and_built() -> None:
         assert isinstance(m.decision, NoiseFirst) == (preset in NUMBERS)
 
 
+@pytest.mark.parametrize("window", [None, "none", Day("Asia/Tokyo"), timedelta(hours=9)])
+def test_places_get_ever_more_exact_only_where_no_budget_is_renewed(window: Any) -> None:
+    by_settings = MechanismSettings(math.log(10.0), 100.0, preset="whole-day", reports=30)
+    for m in (by_settings.build(window), whole_day(PRIVACY, reports=30, window=window)):
+        assert isinstance(m.prediction, PlaceMemory)
+        assert (m.prediction.finest_m == 0.0) == (window == "none")
+
+
 def test_with_neither_accuracy_nor_reports_the_budget_lasts_the_day() -> None:
     m = described().build(window=Day("UTC"))
     assert m.fingerprint == whole_day(PRIVACY, window=Day("UTC")).fingerprint

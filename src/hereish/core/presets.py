@@ -143,7 +143,7 @@ def whole_day(
     remap: Remap | None = None,
     space: Space | None = None,
     on_exhausted: OnExhausted = "stop",
-    numbers: PresetNumbers = WHOLE_DAY,
+    numbers: PresetNumbers | None = None,
 ) -> PredictiveMechanism:
     """A budget that lasts: reports about `every` so often, until the end of each `window`.
 
@@ -152,7 +152,9 @@ def whole_day(
     time zone) the guess is repeated, untested and free, and the budget is kept for the others.
     With `reports` the budget is shared out among so many expected reports per window, whenever they
     come, and more than that get what is left. With `accuracy_m` no noise is larger than that in
-    nine of ten cases, and the budget may end before its window; `hereish.forecast` says when.
+    nine of ten cases, and the budget may end before its window; `hereish.forecast` says when. The
+    `numbers` are those that keep weeks from telling where home is, unless the budget is never
+    renewed: then weeks do not add up.
 
     Guarantee: as that of every PredictiveMechanism, for each window.
     """
@@ -164,6 +166,8 @@ def whole_day(
             "a budget that lasts needs a window that ends, such as hereish.Day('Europe/Helsinki'), "
             "or a number of reports (reports=48), found neither"
         )
+    if numbers is None:
+        numbers = numbers_for(WHOLE_DAY, chosen)
     if not isinstance(every, timedelta):
         raise ParameterError(f"every must be a datetime.timedelta, found {type(every).__name__}")
     every_s = max(positive("every in seconds", every.total_seconds()), _OFTENEST_S)
@@ -241,6 +245,11 @@ def steady(
         remap=remap,
         limits=limits,
     )
+
+
+def numbers_for(numbers: PresetNumbers, window: Window) -> PresetNumbers:
+    """Those of a preset, or ones whose places get ever more exact where no budget is renewed."""
+    return FEW_DAYS if numbers == WHOLE_DAY and isinstance(window, NoReset) else numbers
 
 
 def _quiet_hours(quiet: tuple[time, time], window: Window) -> Quiet:

@@ -197,7 +197,10 @@ class MechanismSettings:
             )
 
     def _build_tuned(self, preset: Preset, given: dict[str, Any]) -> PredictiveMechanism:
-        numbers = with_numbers(NUMBERS[preset], self.numbers or {})
+        numbers = NUMBERS[preset]
+        if given["window"] is not None:  # else it is a day
+            numbers = presets.numbers_for(numbers, split_windows(given["window"])[0])
+        numbers = with_numbers(numbers, self.numbers or {})
         if self.prediction is not None:
             memory = numbers.memory(self.privacy, _SPHERE, _time_zone(given["window"]))
             given["prediction"] = self._predicts(self.prediction, memory, memory)
