@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hereish.attack.acceptance import log_accepted_noise_first, noise_first_table
+from hereish.core.decision import CLAMP
 from hereish.core.noise_first import NoiseFirst
 from hereish.core.spaces import Plane
 
@@ -33,3 +34,12 @@ def test_it_changes_no_faster_than_the_test_promises() -> None:
         distance = np.linspace(0.0, 40_000.0, 4001)
         slope = np.diff(log_accepted_noise_first(distance, table)) / np.diff(distance)
         assert np.abs(slope).max() <= share * EPS_NOISE * (1.0 + 1e-9)
+
+
+def test_it_falls_as_far_as_a_guess_can_be_refused() -> None:
+    """From the other end of the world, weak tests tell as well."""
+    table = noise_first_table(0.05 * EPS_NOISE, EPS_NOISE, THRESHOLD_M)
+    far = log_accepted_noise_first(np.array([2e5, 1e7]), table)
+    expected = -0.05 * EPS_NOISE * (2e5 - THRESHOLD_M)
+    assert far[0] == pytest.approx(max(expected, np.log(CLAMP)), rel=0.02)
+    assert far[1] == np.log(CLAMP)

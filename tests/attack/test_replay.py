@@ -11,12 +11,15 @@ import hereish
 from hereish.attack.lattice import distance_m
 from hereish.attack.observations import promised_log_odds
 from hereish.attack.replay import Releases, SettingsMismatchError, replay
+from hereish.core import presets
 from hereish.core.batch import sanitize
 from hereish.core.step import step
 from hereish.core.types import Kind
 from tests.support.observed import PRIVACY, WINDOW, observed, people, released
 
 WHOLE_DAY = hereish.whole_day(PRIVACY, window=WINDOW)
+# Whose places are never frozen: all noise can be found again.
+FEW_DAYS = hereish.whole_day(PRIVACY, window=WINDOW, numbers=presets.FEW_DAYS)
 PAPER = hereish.fixed_utility(PRIVACY, 3000.0, window=WINDOW, on_exhausted="predict")
 
 
@@ -34,8 +37,8 @@ def test_an_observer_knows_each_plan(m: hereish.PredictiveMechanism) -> None:
 def test_noise_that_memory_has_moved_is_found_again() -> None:
     """The mechanism's own draws, caught where they are made, against what the observer undoes."""
     at_s, places = people(1, 10, seed=3)
-    fresh, releases = _with_fresh_noise(WHOLE_DAY, at_s, places[0])
-    seen = replay(WHOLE_DAY, [releases], windows_apart=False)[0]
+    fresh, releases = _with_fresh_noise(FEW_DAYS, at_s, places[0])
+    seen = replay(FEW_DAYS, [releases], windows_apart=False)[0]
     hard = seen.hard
     moved_m = distance_m(seen.value[hard], fresh[hard])
     undone_m = distance_m(seen.noisy[hard], fresh[hard])
@@ -85,11 +88,9 @@ def test_other_settings_are_noticed() -> None:
 
 def test_without_kinds_and_costs_the_same_is_known() -> None:
     at_s, places = people(1, 3)
-    full = released(WHOLE_DAY, at_s, places[0])
+    full = released(FEW_DAYS, at_s, places[0])
     plain = full._replace(kind=None, cost=None)
-    with_kinds, without = (
-        replay(WHOLE_DAY, [one], windows_apart=False)[0] for one in (full, plain)
-    )
+    with_kinds, without = (replay(FEW_DAYS, [one], windows_apart=False)[0] for one in (full, plain))
     assert np.array_equal(with_kinds.hard, without.hard)
     assert np.array_equal(with_kinds.noisy, without.noisy, equal_nan=True)
 

@@ -19,6 +19,7 @@ from hereish.core.types import Floats
 # its logarithm is interpolated, and beyond them it falls as the test lets it.
 _RADII, _ANGLES = 28, 24
 _BEFORE, _BEYOND, _STEPS = 14.0, 26.0, 65
+_LOG_CLAMP = float(np.log(CLAMP))  # no guess is less likely to be accepted
 
 
 @lru_cache(maxsize=1)
@@ -60,7 +61,10 @@ def noise_first_table(
 def log_accepted_noise_first(distance_m: Floats, table: tuple[Floats, Floats]) -> Floats:
     """The logarithm of P(accepted) at these distances."""
     nodes_m, log_chance = table
-    return np.interp(distance_m, nodes_m, log_chance)
+    slope = (log_chance[-1] - log_chance[-2]) / (nodes_m[-1] - nodes_m[-2])
+    beyond_m = np.maximum(distance_m - nodes_m[-1], 0.0)
+    found = np.interp(distance_m, nodes_m, log_chance) + slope * beyond_m
+    return np.asarray(np.maximum(found, min(_LOG_CLAMP, float(log_chance[-1]))))
 
 
 def log_test_passed(distance_m: Floats, eps: float, threshold_m: float) -> Floats:

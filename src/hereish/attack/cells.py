@@ -29,11 +29,15 @@ class NoiseCell:
     step_m: float
     log_chance: Floats  # (side, side) by metres north and east of the middle of the frame
 
-    def log_chance_at(self, points: Floats) -> Floats:
+    def log_chance_at(self, points: Floats, nearer_m: Floats | float = 0.0) -> Floats:
         """The logarithm of the chance from these places, (…, 2) of latitude and longitude."""
         from scipy.ndimage import map_coordinates
 
         metres = self.frame.to_metres(points)
+        if np.any(nearer_m):
+            apart_m = np.hypot(metres[..., 0], metres[..., 1])
+            left = np.maximum(apart_m - nearer_m, 0.0) / np.maximum(apart_m, 1.0)
+            metres = metres * left[..., None]
         middle = (len(self.log_chance) - 1) / 2.0
         edge_m = middle * self.step_m
         inside = np.clip(metres, -edge_m, edge_m)

@@ -17,8 +17,11 @@ from hereish.core.types import Floats
 class ManyNoises(Protocol):
     """A release that stands for more than one noisy point: what that tells."""
 
-    def log_chance_at(self, points: Floats) -> Floats:
-        """The logarithm of its chance from these points of the space, (…, coordinates)."""
+    def log_chance_at(self, points: Floats, nearer_m: Floats | float = 0.0) -> Floats:
+        """The logarithm of its chance from these points of the space, (…, coordinates).
+
+        Or from so much nearer to it.
+        """
         ...
 
 
@@ -45,7 +48,7 @@ class Undone(NamedTuple):
     cell: ManyNoises | None = None  # where it stands for much noise
 
 
-class Tolerance(NamedTuple):
+class ReplayTolerance(NamedTuple):
     """By how much releases may differ from what was replayed, and still be of the mechanism.
 
     Noise is found again to a step of the grid, or to a metre, and what follows from it is as exact.
@@ -55,7 +58,7 @@ class Tolerance(NamedTuple):
     contradictions: float  # the share of releases that may have been planned otherwise
 
 
-class Geometry(Protocol):
+class ObservedSpace(Protocol):
     """A space as an observer sees it. Lengths are in the unit of its distance."""
 
     @property
@@ -84,7 +87,7 @@ class Geometry(Protocol):
         ...
 
     @property
-    def tolerance(self) -> Tolerance: ...
+    def tolerance(self) -> ReplayTolerance: ...
 
     def distance_m(self, a: Floats, b: Floats) -> Floats: ...
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hereish.attack.acceptance import log_accepted_noise_first, noise_first_table
 from hereish.attack.cells import NoiseCell, make_cell
-from hereish.attack.geometry import Postprocessed, Tolerance, Undone
+from hereish.attack.geometry import Postprocessed, ReplayTolerance, Undone
 from hereish.attack.lattice import FINEST_M, M_PER_DEG, Frame, Grid, distance_m
 from hereish.attack.movement import MOVEMENTS, Movement
 from hereish.core.types import Floats
@@ -20,14 +20,14 @@ _CONVERGED_M, _ROUNDED_M = 0.05, 0.8  # releases are rounded to about a metre
 
 
 @dataclass(frozen=True)
-class Globe:
+class OnGlobe:
     """The space of `hereish.Sphere`."""
 
     coordinates = 2
     cells = 64
     rounds = 3
     margins_m = (500.0, 200_000.0)
-    tolerance = Tolerance(cost=2e-3, contradictions=0.0)  # costs in files are decimal
+    tolerance = ReplayTolerance(cost=2e-3, contradictions=0.0)  # costs in files are decimal
 
     @property
     def movements(self) -> tuple[Movement, ...]:
@@ -54,7 +54,7 @@ class Globe:
         return Undone(noisy, exact, _cell(release) if _stands_for_much(release) else None)
 
 
-GLOBE = Globe()
+GLOBE = OnGlobe()
 
 
 @lru_cache(maxsize=8192)

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from hereish.attack.geometry import Postprocessed, Tolerance, Undone
+from hereish.attack.geometry import Postprocessed, ReplayTolerance, Undone
 from hereish.attack.lattice import Mass
 from hereish.attack.movement import Movement
 from hereish.core.decision import CLAMP
@@ -110,8 +110,9 @@ class Noises:
     weight: Floats
     eps: float  # per unit of the numbers
 
-    def log_chance_at(self, points: Floats) -> Floats:
+    def log_chance_at(self, points: Floats, nearer_m: Floats | float = 0.0) -> Floats:
         apart = np.abs(points[..., 0, None] - self.at)
+        apart = np.maximum(apart - np.asarray(nearer_m)[..., None], 0.0)
         least = apart.min(axis=-1)
         # From the nearest of them on, so that far points do not become nought.
         chance = np.exp(-self.eps * (apart - least[..., None])) @ self.weight
@@ -129,7 +130,7 @@ class OnLine:
     coordinates = 1
     cells = 320
     rounds = 2
-    tolerance = Tolerance(cost=0.25, contradictions=0.1)
+    tolerance = ReplayTolerance(cost=0.25, contradictions=0.1)
 
     @classmethod
     def of(cls, space: Line | Vector) -> OnLine:

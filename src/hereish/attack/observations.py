@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hereish.attack.acceptance import log_test_failed, log_test_passed
-from hereish.attack.geometry import Geometry, ManyNoises
-from hereish.attack.globe import GLOBE, Globe
+from hereish.attack.geometry import ManyNoises, ObservedSpace
+from hereish.attack.globe import GLOBE, OnGlobe
 from hereish.attack.lattice import Lattice
 from hereish.core.types import Bools, Floats, Ints
 from hereish.errors import ParameterError
@@ -65,7 +65,7 @@ class Observations:
     cost: Floats  # (n,) per metre: what the guarantee allows this release to tell
     cell: NDArray[np.object_]  # (n,) ManyNoises where a release stands for such, else None
     law: NoiseLaw | None = None  # of the noise, if it is not that of the space
-    geometry: Geometry = GLOBE
+    geometry: ObservedSpace = GLOBE
 
     def __len__(self) -> int:
         return len(self.at_s)
@@ -84,7 +84,7 @@ class Observations:
 
     def require_places(self) -> None:
         """Refuse what is no place on the globe, for attacks that look for such."""
-        if not isinstance(self.geometry, Globe):
+        if not isinstance(self.geometry, OnGlobe):
             raise ParameterError(
                 "homes, stays and routes are places on the globe; of numbers use smooth, found "
                 f"{type(self.geometry).__name__}"
@@ -99,7 +99,7 @@ class Observations:
         total: Floats | None = None
         cell: ManyNoises | None = self.cell[i]
         if cell is not None:
-            total = cell.log_chance_at(lattice.points())
+            total = cell.log_chance_at(lattice.points(), self._nearer_m(i, lattice))
         elif self.hard[i]:
             if self.law is not None:
                 total = self.law.log_density(*lattice.offsets_m(self.noisy[i]))
@@ -126,17 +126,19 @@ class Observations:
         return total
 
     def _apart_m(self, i: int, lattice: Lattice, point: Floats) -> Floats:
-        """Distances of the cells from a point: of their middles, if they are finer than the noise.
+        """Distances of the cells from a point: of their middles, if those are fine enough."""
+        distance, nearer_m = lattice.distances_m(point), self._nearer_m(i, lattice)
+        return np.maximum(distance - nearer_m, 0.0) if np.any(nearer_m) else distance
 
-        The middle of a cell far wider than that says that a release from within it cannot be, and
-        all the other cells together would seem as probable.
+    def _nearer_m(self, i: int, lattice: Lattice) -> Floats:
+        """How much nearer than its middle some of a cell is, where it is far wider than the noise.
+
+        Its middle would say that a release from within it cannot be, and all the other cells
+        together would seem as probable.
         """
-        distance = lattice.distances_m(point)
         half = lattice.half_diagonal_m
         coarse = half * max(float(self.eps_noise[i]), float(self.eps_test[i])) > _COARSE
-        if np.any(coarse):
-            distance = np.where(coarse, np.maximum(distance - half, 0.0), distance)
-        return distance
+        return np.asarray(np.where(coarse, half, 0.0))
 
     def _log_noise(self, i: int, distance: Floats) -> Floats:
         eps, slack_m = float(self.eps_noise[i]), float(self.slack_m[i])

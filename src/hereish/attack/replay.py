@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hereish.attack.geometry import Geometry, ManyNoises, Postprocessed, Undone
+from hereish.attack.geometry import ManyNoises, ObservedSpace, Postprocessed, Undone
 from hereish.attack.globe import GLOBE
 from hereish.attack.lattice import distance_m
 from hereish.attack.line import OnLine
@@ -306,7 +306,7 @@ class _Columns:
         return columns | self.numbers
 
 
-def geometry_of(space: Space) -> Geometry:
+def geometry_of(space: Space) -> ObservedSpace:
     """The space of a mechanism as an observer sees it."""
     if isinstance(space, Sphere):
         return GLOBE
