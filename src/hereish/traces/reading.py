@@ -82,7 +82,9 @@ def _read_events(
         return
     for source in sources:
         events = _read_file(source, columns)
-        yield from _read_ahead(events) if jobs > 1 and source.format.reads_ahead else events
+        # Not from a pipe, which has no size: an interrupt would wait for a thread that reads it.
+        ahead = jobs > 1 and source.format.reads_ahead and source.size > 0
+        yield from _read_ahead(events) if ahead else events
 
 
 def _read_file(source: Source, columns: Columns) -> Iterator[Event]:

@@ -66,7 +66,7 @@ FILES: dict[str, tuple[str, str | bytes]] = {
     "it is not a gzip file, or a damaged one": ("in.csv.gz", gzip.compress(GOOD.encode())[:-12]),
     "times its size, which is refused": (
         "in.csv.gz",
-        gzip.compress(HEADER.encode() + b"\n" * BOMB),
+        gzip.compress((HEADER + GOOD.replace("ann", "ann" + " " * 4000) * (BOMB // 4000)).encode()),
     ),
     "none of its points has a time": ("in.gpx", track('<trkpt lat="61.234567" lon="24.765432"/>')),
     "no track points": ("in.gpx", '<gpx><wpt lat="61.234567" lon="24.765432"/></gpx>'),
