@@ -60,19 +60,23 @@ def test_a_live_report_makes_no_more_calls_after_months_than_in_its_second_week(
     data = people(m.space, [48 * DAYS])
     session = m.session(seed=1)
     start = datetime(2024, 1, 1, tzinfo=UTC)
-    calls: dict[int, list[int]] = {}
+    calls: dict[int, list[tuple[bool, int]]] = {}
     states: dict[int, int] = {}
     for i, point in enumerate(data.points.tolist()):
         at, week = start + timedelta(minutes=30 * i), i // (48 * 7)
         if week in (1, 2, DAYS // 7 - 2, DAYS // 7 - 1):
-            calls.setdefault(week, []).append(calls_of(session, point, at))
+            before = session.run.hard[0]
+            count = calls_of(session, point, at)
+            calls.setdefault(week, []).append((session.run.hard[0] > before, count))
             states[week] = len(json.dumps(session.to_state()))
         else:
             session.report(point, at)
     weeks = sorted(calls)
     early, late = (calls[a] + calls[b] for a, b in (weeks[:2], weeks[2:]))
-    assert min(early) > 100, "calls are being counted"
-    # Easy and hard reports, and those after a silence; the table of midnights grows once a week.
-    for share in (10, 50, 90, 98):
-        assert np.percentile(late, share) < 1.15 * np.percentile(early, share)
+    assert min(early)[1] > 100, "calls are being counted"
+    # Some come after a silence, and the table of midnights grows once a week.
+    for hard in (False, True):
+        was, now = ([count for kind, count in some if kind == hard] for some in (early, late))
+        for share in (10, 50, 90):
+            assert np.percentile(now, share) < 1.15 * np.percentile(was, share)
     assert max(states.values()) < 40 * (m.width + 30)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -97,13 +98,14 @@ def test_there_are_fresh_reports_until_after_ten_on_18_of_18_weekdays(ledger: Le
 
 
 def test_fewer_than_nine_in_ten_releases_lie_within_the_noise_radius() -> None:
-    """As docs/gateway.md says: noise that comes near the guess is never released. With more
-    than 10,000 releases 0.9 is told from 0.885 at alpha = 1e-6; the paper's are nine in ten.
+    """As docs/gateway.md says: noise that comes near the guess is never released, and by default
+    noise near a frozen place is released as that. With more than 10,000 releases 0.9 is told from
+    0.885 at alpha = 1e-6; the paper's are nine in ten.
     """
     shares = []
-    for policy in (PAPER, DEFAULT):
+    for policy in (PAPER, replace(DEFAULT, preset="few-days"), DEFAULT):
         m, clock_s = policy.build(), np.arange(0.0, DAY_S, 1800.0)
-        people, days = 400, 5
+        people, days = 600, 5
         places = synthetic.whereabouts_on_days(people, SEED, days, clock_s).reshape(-1, 2)
         at_s = (synthetic.MIDNIGHT_S + DAY_S * np.arange(days)[:, None] + clock_s).reshape(-1)
         offsets = len(at_s) * np.arange(people + 1)
@@ -115,6 +117,7 @@ def test_fewer_than_nine_in_ten_releases_lie_within_the_noise_radius() -> None:
         assert len(away_m) > 10_000
     assert abs(shares[0] - 0.9) < 4.9 * math.sqrt(0.9 * 0.1 / 10_000)
     assert 0.8 < shares[1] < 0.885
+    assert 0.68 < shares[2] < 0.73
 
 
 def test_the_papers_policy_ends_before_ten_on_all_of_them(ledger: Ledger) -> None:
