@@ -216,7 +216,9 @@ class Paced:
         left = self.total - _number(run.spent)
         if self.limits:
             left = self._left_by_limits(run, at_s, left)
-        wanted = left * self._share(run, at_s)
+        by_clock = self.reports is None or (self.night and isinstance(self.window, Day))
+        end_s = self.window.end_s(at_s) if by_clock else at_s  # type: ignore[attr-defined]  # it was looked at
+        wanted = left * self._share(run, at_s, end_s)
         if self.most_eps_noise:
             wanted = _at_most(self.most_eps_noise, wanted)
         least: PerLane = max(self.least_eps_noise, self.smallest_eps, _NEXT_TO_NOTHING * self.total)
@@ -225,7 +227,7 @@ class Paced:
             least = _larger(least, _LEAST_PART * whole / self.reports)
         # Where less is left than the least, the step refuses it.
         eps_noise = _larger(least, wanted)
-        eps_test, threshold = self.tolerance.ask(run, at_s, eps_noise, self._calmer(at_s))
+        eps_test, threshold = self.tolerance.ask(run, at_s, eps_noise, self._calmer(at_s, end_s))
         if not self.least_eps_noise:
             repeated = np.less(wanted, least)
             if self.reports is not None and self._for_ever:
@@ -236,14 +238,16 @@ class Paced:
             threshold = np.where(self.quiet.covers(at_s), np.inf, threshold)
         return Plan(eps_test, eps_noise, threshold)
 
-    def _calmer(self, at_s: Floats) -> PerLane:
+    def _calmer(self, at_s: Floats, end_s: Floats) -> PerLane:
         """How much less strict the tests of people are who have settled for the night."""
         if not self.night or not isinstance(self.window, Day):
             return 0.0
-        by_night = _number(at_s) - _number(self.window.start_s(at_s)) < _NIGHT_S
-        if isinstance(by_night, np.ndarray):
+        # By the next midnight, which the pace needs as well.
+        by_night = _number(end_s) - _number(at_s) > _DAY_S - _NIGHT_S
+        some = np.count_nonzero(by_night)
+        if 0 < some < np.size(by_night):
             return np.where(by_night, self.night, 0.0)
-        return self.night if by_night else 0.0
+        return self.night if some else 0.0  # the same for all lanes, which is quicker
 
     def _left_by_limits(self, run: Run, at_s: Floats, left: PerLane) -> PerLane:
         """What is left of the window, and no more than the limits leave of it.
@@ -270,7 +274,7 @@ class Paced:
             left = _smaller(share - spent, left)
         return left
 
-    def _share(self, run: Run, at_s: Floats) -> PerLane:
+    def _share(self, run: Run, at_s: Floats, end_s: Floats) -> PerLane:
         """What fresh noise may take of what is left."""
         hard, reports = _number(run.hard), _number(run.reports)
         worth = self.share * (1.0 + self.settle * _settled(run, at_s))
@@ -278,7 +282,6 @@ class Paced:
         failing = (hard + known * self.usual_hard) / (reports + known)
         if self.reports is None:
             pace = _at_least(0.0, 1.0 + self.adapt * (failing / self.usual_hard - 1.0))
-            end_s = self.window.end_s(at_s)  # type: ignore[attr-defined]  # it was looked at
             ahead_s = end_s - at_s if self.quiet is None else self.quiet.awake_s(at_s, end_s)
             share = worth / (1.0 + (self.per_half_hour / _HALF_HOUR_S) * _number(ahead_s) * pace)
             return _at_most(_MOST_OF_THE_REST, share)

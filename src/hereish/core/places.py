@@ -115,7 +115,8 @@ class PlaceMemory(Tracker):
         cosine = self._cosine(fresh)
         offsets = self._offsets(table, fresh, cosine)
         share = hours / (sum_in_order(hours) + 1.0)
-        near = self.reach + self.habit * np.log(share + _RARE) - self._length(offsets) * eps_noise
+        apart = self._length(offsets) * eps_noise
+        near = self.reach + self.habit * np.log(share + _RARE) - apart
         # Far beyond reach the exponential need not overflow to tell.
         belongs = 1.0 / (1.0 + np.exp(np.minimum(near * (-1.0 / self.blur), 700.0)))
         own = eps_noise * eps_noise
@@ -129,7 +130,6 @@ class PlaceMemory(Tracker):
         place: Ints = weight.argmax(axis=0)
         known = None
         if self.finest_m:
-            apart = self._length(offsets) * eps_noise
             place, likely = self._likeliest(table, hours, at_s, apart)
             near_enough = (likely > -self.reach) | (belongs[place, np.arange(len(place))] > 0.5)
             known = self._known(table, place, near_enough, fresh, offsets, eps_noise, cosine)
