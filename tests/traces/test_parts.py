@@ -36,6 +36,8 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     monkeypatch.setattr(_parquet_parts, "_LOOK_ROWS", 16)
     monkeypatch.setattr(parts, "_LEAST_UNIT", 100)
     monkeypatch.setattr(parts, "BATCH_ROWS", 200)
+    # Threads that other tests have left behind are idle.
+    monkeypatch.setattr("threading.active_count", lambda: 1)
     seen: list[bool] = []
     finish = parts.JoinedParts.finish
 
