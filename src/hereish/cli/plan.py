@@ -76,7 +76,7 @@ _TERMS_OF_MOVEMENT = {
     type=click.IntRange(1, 3660),
     multiple=True,
     help="After how many nights; may be repeated. The default is 1, 7 and 28. A year of nights "
-    "takes a minute for each of the people.",
+    "takes about half a minute for each of the people.",
 )
 @json_flag("The same numbers for programs.")
 def command(

@@ -106,7 +106,7 @@ WHOLE_DAY = replace(
     finest_noise=7.3,
     night=4.0,
 )
-FREQUENT = WHOLE_DAY  # a search for a report every five minutes found hardly any better ones
+FREQUENT = WHOLE_DAY  # for FEW_DAYS a search for a report every five minutes found no better ones
 WALKER = PresetNumbers(
     near=11.28,
     near_noise=1.257,
