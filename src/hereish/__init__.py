@@ -1,7 +1,8 @@
 """hereish: report roughly where somebody is, for a whole day, within a privacy budget."""
 
 from hereish import _former_names
-from hereish.core.batch import Sanitized, sanitize
+from hereish.core.batch import sanitize
+from hereish.core.batch_results import Sanitized
 from hereish.core.budget import (
     AlwaysNoise,
     Bound,

@@ -12,7 +12,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from hereish import synthetic
-from hereish.core.batch import Sanitized, sanitize
+from hereish.core.batch import sanitize
+from hereish.core.batch_results import Sanitized
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.pacing import Paced, Steady
 from hereish.core.randomness import SeededDraws

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hereish import synthetic
-from hereish.core.batch import Sanitized, sanitize
+from hereish.core.batch import sanitize
+from hereish.core.batch_results import Sanitized
 from hereish.core.mechanism import PredictiveMechanism, fixed_rate, fixed_utility, independent
 from hereish.core.presets import whole_day
 from hereish.core.privacy import Privacy

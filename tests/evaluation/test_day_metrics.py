@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hereish
-from hereish.core.batch import Sanitized
+from hereish.core.batch_results import Sanitized
 from hereish.core.types import Bools
 from hereish.evaluation import dataset
 from hereish.evaluation.day_metrics import BeliefSums, find_beliefs

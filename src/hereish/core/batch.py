@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hereish.core.batch_draws import BatchDraws, checked_draws
+from hereish.core.batch_results import WRITTEN, Results, Sanitized
 from hereish.core.chunks import Chunk, Reports, Scratch, lanes_left
 from hereish.core.decision import TestThenNoise
 from hereish.core.mechanism import PredictiveMechanism
@@ -25,9 +26,16 @@ from hereish.core.stretches import (
     is_lane_by_lane,
     step_ahead,
 )
-from hereish.core.types import Bools, Floats, Ints, Kind
+from hereish.core.types import Floats, Ints
 from hereish.core.validation import checked_run, checked_traces
 from hereish.core.windows import NoReset
+from hereish.core.worker_processes import (
+    FinishBlock,
+    Layout,
+    can_fork,
+    guided_blocks,
+    step_with_forks,
+)
 from hereish.core.workers import LEAST_LANES, Workers, checked_workers, shares
 from hereish.errors import HereishError
 
@@ -38,47 +46,8 @@ LANES = 12_000
 POINTS = 30 * LANES
 # Of other draws, blocks have so many times as many lanes for each worker, which is quicker.
 _WIDER = 2
+_CHUNKS_OF_FORKS = 3  # of as many points as one: less memory to share, and it is looked at often
 _TRIAL_STEPS = 64  # after so many, lanes whose budget has ended are left
-
-
-@dataclass(frozen=True)
-class Sanitized:
-    """What `sanitize` released, point by point in the order of its input. All of it is public."""
-
-    value: Floats  # (n, 2), or (n,) on a Line; NaN where nothing was released
-    released: Bools  # (n,)
-    hard: Bools  # (n,) fresh noise
-    eps_test: Floats  # (n,) 0 where there was no test
-    eps_noise: Floats  # (n,) 0 where no noise could be drawn
-    threshold: Floats  # (n,) ±inf where there was no test
-    spent: Floats  # (k,) the most that any one budget window of the trace cost
-    run: Run | None  # (k lanes) where each trace stands now, if a run was given to go on from
-    guarantee: str
-    private: bool
-    # How the cost follows from the epsilons or, where it does not, (n,) what was charged.
-    priced_by: type[Any] = field(default=TestThenNoise, repr=False)
-    charged: Floats | None = field(default=None, repr=False)
-
-    @cached_property
-    def cost(self) -> Floats:
-        """(n,) What each point cost, by its outcome."""
-        if self.charged is not None:
-            return self.charged
-        cost_easy, cost_hard = self.priced_by.costs(self.eps_test, self.eps_noise)
-        return np.asarray(np.where(self.hard, cost_hard, cost_easy))
-
-    @property
-    def kind(self) -> NDArray[np.str_]:
-        """'hard', 'easy', 'untested', or '' where nothing was released."""
-        easy = np.where(np.isfinite(self.threshold), Kind.EASY.value, Kind.UNTESTED.value)
-        return np.where(self.released, np.where(self.hard, Kind.HARD.value, easy), "")
-
-    def __repr__(self) -> str:
-        warning = "" if self.private else ", NOT PRIVATE"
-        return (
-            f"<Sanitized: {np.count_nonzero(self.released)} of {len(self.released)} points of "
-            f"{len(self.spent)} traces released, {np.count_nonzero(self.hard)} hard{warning}>"
-        )
 
 
 def sanitize(
@@ -103,8 +72,9 @@ def sanitize(
     Traces that come in pieces go on from a `run` with a lane for each: `mechanism.run(k)` to begin
     with, and then the `run` of the last result.
 
-    `workers` are threads that share the traces; what is released is the same for any number of
-    them. Parts and draws of your own are called by one.
+    `workers` share the traces: processes where the caller has no other thread (Linux), else
+    threads. What is released is the same for any number of them. Parts and draws of your own are
+    called by one.
 
     Guarantee: as the mechanism's, for each trace.
     """
@@ -136,14 +106,9 @@ def sanitize(
     if np.any(lengths[1:] > lengths[:-1]):
         order = np.argsort(-lengths, kind="stable")
     order = order[: np.count_nonzero(lengths)]
-    lanes = LANES if source.seeded else _WIDER * LANES * workers
     failure: HereishError | None = None
     try:
-        with Workers(workers) as threads:
-            blocks = _Blocks(m, x, times, source, out, threads)
-            for first in range(0, len(order), lanes):
-                traces = order[first : first + lanes]
-                blocks.finish(_Lanes(traces, starts[traces], lengths[traces]))
+        _step_all(m, x, times, source, out, _Lanes(order, starts[order], lengths[order]), workers)
     except HereishError as error:
         failure = error
     if failure is not None:
@@ -156,6 +121,42 @@ def sanitize(
     if out.run is not None:
         out.run.frozen()
     return replace(out, value=out.value[:, 0]) if np.ndim(points) == 1 else out
+
+
+def _step_all(
+    m: PredictiveMechanism,
+    x: Floats,
+    times: Floats,
+    source: BatchDraws,
+    out: Sanitized,
+    lanes: _Lanes,
+    workers: int,
+) -> None:
+    """Step all traces to their ends, in blocks that workers share, or whose lanes they share."""
+    count = len(lanes.traces)
+    processes = min(workers, count // LEAST_LANES)
+    chunk = POINTS // _CHUNKS_OF_FORKS
+    # Numbers of a seed follow one another from block to block, whoever steps them.
+    if processes > 1 and not source.seeded and len(x) >= chunk and can_fork():
+        widest = _WIDER * LANES
+        blocks = guided_blocks(lanes.lengths, processes, widest, LANES // 2)
+
+        def begin(results: Results) -> FinishBlock:
+            with Workers(1) as alone:
+                own = _Blocks(m, x, times, source, results, alone, chunk)
+            return lambda number: own.finish(lanes.take(blocks[number]))
+
+        starts, lengths = np.empty((2, len(out.spent)), dtype=np.int64)
+        starts[lanes.traces], lengths[lanes.traces] = lanes.starts, lanes.lengths
+        layout = Layout(starts, lengths, max(chunk, widest))
+        step_with_forks(begin, len(blocks), processes, out, layout)
+        return
+    width = LANES if source.seeded else _WIDER * LANES * workers
+    points = POINTS if source.seeded else POINTS * workers
+    with Workers(workers) as threads:
+        own = _Blocks(m, x, times, source, Results(out), threads, points)
+        for first in range(0, count, width):
+            own.finish(lanes.take(slice(first, first + width)))
 
 
 class _Lanes(NamedTuple):
@@ -196,23 +197,21 @@ class _Blocks:
         x: Floats,
         times: Floats,
         source: BatchDraws,
-        out: Sanitized,
+        results: Results,
         workers: Workers,
+        points: int,
     ) -> None:
-        self._m, self._x, self._times, self._source, self._out = m, x, times, source, out
-        self._workers = workers
-        self._columns = {name: getattr(out, name) for name in _WRITTEN}
-        if out.charged is not None:
-            self._columns["cost"] = out.charged
+        self._m, self._x, self._times, self._source = m, x, times, source
+        self._results, self._workers, self._points = results, workers, points
         # With one budget for ever, a lane that stopped never releases again and can be left.
         self._final = m.on_exhausted == "stop" and type(m.window) is NoReset and m.limiter is None
         self._drawn, self._scratch = Scratch(), [Scratch() for _ in range(workers.count)]
 
     def finish(self, lanes: _Lanes) -> None:
         """Step some traces to their ends."""
-        m, source, out = self._m, self._source, self._out
+        m, source, begun = self._m, self._source, self._results.out.run
         starts, lengths = lanes.starts, lanes.lengths
-        run = _owned(m.run(len(starts)) if out.run is None else out.run.take(lanes.traces))
+        run = _owned(m.run(len(starts)) if begun is None else begun.take(lanes.traces))
         dense = lengths[0] > 60 and self._times[starts[0] + 60] - self._times[starts[0]] <= 3600.0
         foresight = Foresight(source.is_ours and can_be_foreseen(m), dense)
         done, leave_at = 0, 0
@@ -244,21 +243,17 @@ class _Blocks:
             if self._final and done == leave_at and 2 * ended > had_one:
                 lanes, run = self._leave(lanes, run, done)
 
-    @property
-    def _points(self) -> int:
-        return POINTS if self._source.seeded else POINTS * self._workers.count
-
     def _leave(self, lanes: _Lanes, run: Run, done: int) -> tuple[_Lanes, Run]:
         """Only the lanes that may still release something; the others have ended."""
         over, others = np.flatnonzero(run.ended), np.flatnonzero(~run.ended)
         ended = lanes.take(over)
-        _write_refusals(self._columns, ended.starts + done, ended.lengths - done)
-        _store_runs(self._out, ended.traces, run.take(over))
+        self._results.refuse(ended.starts + done, ended.lengths - done)
+        self._results.store(ended.traces, run.take(over))
         return lanes.take(others), run.take(others).frozen()
 
     def _step(self, block: _Lanes, run: Run, ahead: _Next, number: int, part: slice) -> _Stepped:
         """Step the next reports of some lanes of a block."""
-        m, source, out, final = self._m, self._source, self._out, self._final
+        m, source, results, final = self._m, self._source, self._results, self._final
         scratch, lanes = self._scratch[number], block.take(part)
         if len(lanes.traces) < len(block.traces):
             run = _owned(run.take(part))
@@ -272,10 +267,10 @@ class _Blocks:
             given = chunk.read("uniforms", source.given)
         elif given is None and ahead.foreseeable:
             given = source.of_chunk(m, scratch, reports.lanes_left)
-        targets = {name: chunk.blank(name, column) for name, column in self._columns.items()}
+        targets = results.targets(chunk)
         if ahead.ahead:
             for name, target in targets.items() if final else ():
-                target[...] = _WRITTEN.get(name, 0.0)
+                target[...] = WRITTEN.get(name, 0.0)
             u = source.picked(m, traces, given)
             run, most, hard = step_ahead(m, run, reports, u, targets, final)
         else:
@@ -283,13 +278,11 @@ class _Blocks:
         # The run still points into the scratch space that the next chunk will use.
         own = {name: getattr(run, name).copy() for name in ("times_s", "tested_at_s")}
         run = run._replace(**own).frozen()
-        for name, column in self._columns.items():
-            chunk.write(column, targets[name])
-        out.spent[traces] = np.maximum(out.spent[traces], most)
+        results.write(chunk, traces, targets, most)
         ended = np.count_nonzero(run.ended[: np.count_nonzero(counts == ahead.steps)])
         left = np.count_nonzero(lengths > ahead.done + ahead.steps)
         if left < len(run.spent):
-            _store_runs(out, traces[left : len(run.spent)], run.take(slice(left, None)))
+            results.store(traces[left : len(run.spent)], run.take(slice(left, None)))
             run = _owned(run.take(slice(left)))
         return _Stepped(run, hard, int(ended))
 
@@ -306,7 +299,7 @@ class _Blocks:
         m, most, hard = self._m, np.zeros(len(traces)), 0
         for i, n in enumerate(reports.lanes_left.tolist()):
             if n < len(run.spent):
-                _store_runs(self._out, traces[n : len(run.spent)], run.take(slice(n, None)))
+                self._results.store(traces[n : len(run.spent)], run.take(slice(n, None)))
                 run = _owned(run.take(slice(n)))
             now, here = reports.at_s[i, :n], reports.secrets[i, :, :n].T
             prepared = prepare(m, run, now)
@@ -332,28 +325,3 @@ def _joined(runs: Sequence[Run]) -> Run:
 def _owned(run: Run) -> Run:
     """The run with a copy of what was learnt, for the block to overwrite step by step."""
     return run._replace(learnt=run.learnt.copy()).frozen()
-
-
-def _store_runs(out: Sanitized, traces: Ints, run: Run) -> None:
-    """Remember where traces stand that have no more points."""
-    for kept, left in zip(out.run or (), run, strict=False):
-        kept[traces] = left
-
-
-# What is written for each point, and what stands there if nothing is released.
-_WRITTEN = {
-    "value": np.nan,
-    "released": False,
-    "hard": False,
-    "eps_test": 0.0,
-    "eps_noise": 0.0,
-    "threshold": np.inf,
-}
-
-
-def _write_refusals(columns: dict[str, NDArray[Any]], starts: Ints, counts: Ints) -> None:
-    """Write that nothing was released in `counts` rows from each of `starts`."""
-    before = np.cumsum(counts) - counts
-    rows = np.arange(counts.sum()) + np.repeat(starts - before, counts)
-    for name, column in columns.items():
-        column[rows] = _WRITTEN.get(name, 0.0)

@@ -35,7 +35,7 @@ class Chunk:
         self, scratch: Scratch, starts: Ints, lengths: Ints, done: int, steps: int
     ) -> None:
         lanes, length = len(starts), int(lengths[0])
-        self.shape = (steps, lanes)
+        self.shape, self.done = (steps, lanes), done
         self.scratch = scratch
         self._span = slice(done, done + steps)
         side_by_side = starts[0] + length * np.arange(lanes)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hereish.core.batch import Sanitized
+from hereish.core.batch_results import Sanitized
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.types import Bools, Floats
 from hereish.evaluation.days import DayQueries

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hereish.core.batch import Sanitized
+from hereish.core.batch_results import Sanitized
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import SeededDraws
 from hereish.core.run import Run

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from hereish.core.batch import LANES, POINTS, Sanitized
+from hereish.core.batch import LANES, POINTS
+from hereish.core.batch_results import Sanitized
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import KeyedDraws
 from hereish.core.types import Ints, Kind

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hereish.core.batch import Sanitized
+from hereish.core.batch_results import Sanitized
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import SECURE, Draws, KeyedDraws, SeededDraws
 from hereish.core.renyi import refuse_delta

@@ -11,7 +11,7 @@ from html import escape
 
 import numpy as np
 
-from hereish.core.batch import Sanitized
+from hereish.core.batch_results import Sanitized
 from hereish.core.types import Floats, Kind
 
 _WIDTH, _HEIGHT, _MARGIN = 320, 200, 8

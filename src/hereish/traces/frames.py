@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from hereish.core.batch import Sanitized
+from hereish.core.batch_results import Sanitized
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import Draws, KeyedDraws, SeededDraws
 from hereish.core.types import Floats, Ints

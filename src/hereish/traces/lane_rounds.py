@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hereish.core.batch import Sanitized, sanitize
+from hereish.core.batch import sanitize
+from hereish.core.batch_results import Sanitized
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import Draws, KeyedDraws
 from hereish.core.run import NO_WINDOW, Run

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hereish.core.batch import Sanitized
+from hereish.core.batch_results import Sanitized
 from hereish.core.randomness import Draws
 from hereish.core.types import Bools, Floats, Ints, Kind
 from hereish.traces.behind import Behind

@@ -1,4 +1,4 @@
-"""Any number of workers: the same bits, the same errors, and no thread that goes on afterwards."""
+"""Any number of workers that are threads: the same bits, the same errors, and no thread that goes on afterwards."""
 
 from __future__ import annotations
 
@@ -64,6 +64,12 @@ MECHANISMS: dict[str, PredictiveMechanism] = {
     "ensemble": fixed_utility(PRIVACY, ACCURACY_M, prediction=Ensemble()),
     "noise first": replace(whole_day(PRIVACY, window=ST_JOHNS), decision=NoiseFirst()),
 }
+
+
+@pytest.fixture(autouse=True)
+def no_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers are threads here, as where another thread keeps this process from being forked."""
+    monkeypatch.setattr(batch, "can_fork", lambda: False)
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hereish.core.batch import Sanitized, sanitize
+from hereish.core.batch import sanitize
+from hereish.core.batch_results import Sanitized
 from hereish.core.types import Bools, Floats, Ints, Kind
 from hereish.evaluation.dataset import SILENT_S, Trajectories
 from hereish.evaluation.figures.labels import add_headline, printable

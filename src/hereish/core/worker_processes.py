@@ -1,0 +1,297 @@
+"""Forks of this process that step blocks of a batch beside it.
+
+Threads of Python wait for each other after every operation of NumPy; processes do not. A fork has
+the traces already, as they were given, so no true point is copied, pickled or put anywhere. What
+comes back is released: chunk by chunk through a little anonymous memory that is used again and
+again, and has no name. The parent steps blocks as well, and writes what the others have sent
+between its own chunks. Nothing is returned before all of it is there.
+"""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hereish.core.batch_results import Results, Sanitized
+from hereish.core.chunks import Chunk, Scratch
+from hereish.core.run import Run
+from hereish.core.types import Floats, Ints
+from hereish.errors import HereishError
+
+_SLOTS = 2  # chunks that a fork may be ahead of the parent: one is filled, one is written
+_NUMBER_BYTES = 4
+_PIPE_BYTES = 1 << 20
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+MOST_BLOCKS = 10_000  # their numbers fit a pipe
+
+FinishBlock = Callable[[int], None]
+
+
+class Layout(NamedTuple):
+    """Where traces begin, how long they are, and how many points a chunk has at most."""
+
+    starts: Ints
+    lengths: Ints
+    points: int
+
+
+def can_fork() -> bool:
+    """Whether a fork is safe here: another thread could be in the middle of something."""
+    alone = threading.active_count() == 1 and threading.current_thread() is threading.main_thread()
+    return sys.platform == "linux" and alone
+
+
+def guided_blocks(counts: Ints, workers: int, widest: int, least: int) -> list[slice]:
+    """Blocks of lanes with so many reports each: smaller ones at the end, so that none waits long.
+
+    Guarantee: together they are all lanes, each once.
+    """
+    lanes, done = len(counts), np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    least = max(least, -(-lanes // MOST_BLOCKS))
+    blocks, first = [], 0
+    while first < lanes:
+        share = done[first] + (done[-1] - done[first]) // (
+            2 * workers
+        )  # as whole as what is searched
+        end = min(max(int(np.searchsorted(done, share)), first + least), first + widest)
+        end = lanes if lanes - end < least else end
+        blocks.append(slice(first, end))
+        first = end
+    return blocks
+
+
+def step_with_forks(
+    begin: Callable[[Results], FinishBlock],
+    blocks: int,
+    workers: int,
+    out: Sanitized,
+    layout: Layout,
+) -> None:
+    """Step so many blocks with so many processes, this one among them, and write all they release.
+
+    `begin` is called in each process, with what takes its results.
+    Guarantee: if any of them fails, this fails, and none of them goes on.
+    """
+    unclaimed, filled = os.pipe()
+    os.write(filled, np.arange(blocks, dtype=f"<u{_NUMBER_BYTES}").tobytes())
+    os.close(filled)
+    gathered = _GatheredResults(out, layout)
+    try:
+        for _ in range(workers - 1):
+            gathered.start(begin, unclaimed)
+        finish = begin(gathered)
+        for number in _claimed(unclaimed):
+            finish(number)
+        gathered.receive_rest()
+    finally:
+        gathered.end()
+        os.close(unclaimed)
+
+
+def _claimed(unclaimed: int) -> Iterator[int]:
+    """Numbers of blocks that no other process has taken, until there is none."""
+    while taken := os.read(unclaimed, _NUMBER_BYTES):
+        yield int.from_bytes(taken, "little")
+
+
+class _Window:
+    """Memory that two processes share, with room for the rectangles of a chunk."""
+
+    def __init__(self, columns: dict[str, NDArray[Any]], points: int) -> None:
+        self._columns, self._offsets, size = columns, {}, 0
+        for name, column in columns.items():
+            self._offsets[name] = size
+            bytes_each = column.itemsize * int(np.prod(column.shape[1:]))
+            size += -(-bytes_each * points // 64) * 64
+        self._memory = mmap.mmap(-1, size)
+
+    def rectangles(self, shape: tuple[int, int]) -> dict[str, NDArray[Any]]:
+        """Of each column, for so many steps of so many lanes."""
+        steps, lanes = shape
+        found = {}
+        for name, column in self._columns.items():
+            whole = (steps, *column.shape[1:], lanes)
+            count, offset = int(np.prod(whole)), self._offsets[name]
+            found[name] = np.frombuffer(self._memory, column.dtype, count, offset).reshape(whole)
+        return found
+
+
+class _Fork(NamedTuple):
+    """What the parent has of a fork."""
+
+    pid: int
+    messages: Connection
+    free: int  # where it is told which windows it may fill again
+    windows: list[_Window]
+
+
+class _GatheredResults(Results):
+    """The parent's: writes its own chunks, and then those that forks have sent meanwhile."""
+
+    def __init__(self, out: Sanitized, layout: Layout) -> None:
+        super().__init__(out)
+        self._layout, self._scratch = layout, Scratch()
+        self._forks: dict[Connection, _Fork] = {}
+        self._all: list[_Fork] = []
+
+    def start(self, begin: Callable[[Results], FinishBlock], unclaimed: int) -> None:
+        """Fork this process. The copy steps blocks, and ends; it never comes back from here."""
+        windows = [_Window(self.columns, self._layout.points) for _ in range(_SLOTS)]
+        messages, sent = _wide_pipe()
+        waiting, free = os.pipe()
+        os.write(free, bytes(range(_SLOTS)))
+        parents = [free, *(other.free for other in self._all)]  # closed when the parent has ended
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            with warnings.catch_warnings():
+                # That there are threads: those of libraries, which are idle and know of forks.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                pid = os.fork()
+            if not pid:
+                _step_claimed(begin, self.out, sent, waiting, windows, unclaimed, parents)
+            fork = _Fork(pid, messages, free, windows)
+            self._all.append(fork)
+            self._forks[messages] = fork
+        except OSError:  # there is no room for another process: the others do it
+            messages.close()
+            os.close(free)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            sent.close()
+            os.close(waiting)
+
+    def write(
+        self, chunk: Chunk, traces: Ints, targets: dict[str, NDArray[Any]], most: Floats
+    ) -> None:
+        super().write(chunk, traces, targets, most)
+        while self._forks and (ready := wait(list(self._forks), timeout=0)):
+            self._receive(ready)
+
+    def receive_rest(self) -> None:
+        """Wait for what the forks still have to send."""
+        while self._forks:
+            self._receive(wait(list(self._forks)))
+
+    def _receive(self, ready: list[Any]) -> None:
+        for messages in ready:
+            fork = self._forks[messages]
+            try:
+                kind, given = messages.recv()
+            except EOFError:
+                raise HereishError(
+                    "a worker process ended before its traces were done, and nothing was "
+                    "returned; try again with workers=1"
+                ) from None
+            match kind:
+                case "chunk":
+                    slot, traces, done, steps, most = given
+                    starts, lengths = self._layout.starts[traces], self._layout.lengths[traces]
+                    chunk = Chunk(self._scratch, starts, lengths, done, steps)
+                    targets = fork.windows[slot].rectangles(chunk.shape)
+                    super().write(chunk, traces, targets, most)
+                    with suppress(BrokenPipeError):  # then it has ended, which is noticed next
+                        os.write(fork.free, bytes([slot]))
+                case "refuse":
+                    self.refuse(*given)
+                case "store":
+                    self.store(*given)
+                case "end":
+                    del self._forks[messages]
+
+    def end(self) -> None:
+        """Let no fork go on, nor any be left behind."""
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # however impatient one is
+        try:
+            for fork in self._all:
+                if fork.messages in self._forks:
+                    with suppress(ProcessLookupError):
+                        os.kill(fork.pid, signal.SIGKILL)
+                with suppress(ChildProcessError):  # somebody else has waited for it
+                    os.waitpid(fork.pid, 0)
+                fork.messages.close()
+                os.close(fork.free)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+class _SentResults(Results):
+    """A fork's: hands everything to the parent."""
+
+    def __init__(
+        self, out: Sanitized, messages: Connection, free: int, windows: list[_Window]
+    ) -> None:
+        super().__init__(out)
+        self._messages, self._free, self._windows = messages, free, windows
+        self._slot = 0
+
+    def targets(self, chunk: Chunk) -> dict[str, NDArray[Any]]:
+        told = os.read(self._free, 1)
+        if not told:
+            raise EOFError("the parent has ended")
+        self._slot = told[0]
+        return self._windows[self._slot].rectangles(chunk.shape)
+
+    def write(
+        self, chunk: Chunk, traces: Ints, targets: dict[str, NDArray[Any]], most: Floats
+    ) -> None:
+        self._messages.send(("chunk", (self._slot, traces, chunk.done, chunk.shape[0], most)))
+
+    def refuse(self, starts: Ints, counts: Ints) -> None:
+        self._messages.send(("refuse", (starts, counts)))
+
+    def store(self, traces: Ints, run: Run) -> None:
+        if self.out.run is not None:
+            self._messages.send(("store", (traces, run)))
+
+    def end(self) -> None:
+        self._messages.send(("end", None))
+
+
+def _step_claimed(
+    begin: Callable[[Results], FinishBlock],
+    out: Sanitized,
+    messages: Connection,
+    free: int,
+    windows: list[_Window],
+    unclaimed: int,
+    parents: list[int],
+) -> NoReturn:
+    """All that a fork does. Whatever goes wrong, it says nothing, and the parent notices."""
+    try:
+        # An interrupt is for the parent, which ends its forks; others end them as they do any.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        gc.disable()  # objects of the caller are the parent's to finalise
+        for descriptor in parents:
+            os.close(descriptor)
+        results = _SentResults(out, messages, free, windows)
+        finish = begin(results)
+        for number in _claimed(unclaimed):
+            finish(number)
+        results.end()
+    finally:
+        os._exit(0)
+
+
+def _wide_pipe() -> tuple[Connection, Connection]:
+    """For messages, and not so narrow that a fork would have to wait until they are read."""
+    import fcntl  # not on every system
+
+    messages, sent = Pipe(duplex=False)
+    with suppress(OSError):  # it works with narrow ones as well
+        fcntl.fcntl(sent.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    return messages, sent
