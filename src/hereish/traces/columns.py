@@ -86,7 +86,8 @@ class Columns:
         for option, name in (("--date", self.date), ("--point", self.point)):
             if name is not None and not points:
                 raise ParameterError(
-                    f"{option} is for CSV and TSV: save it as one of these, or leave out {option}"
+                    f"{option} is for CSV, TSV and Parquet: save it as one of these, or leave out "
+                    f"{option}"
                 )
         different = list(dict.fromkeys(available))
         optional = {role: self.find(role, different) for role in ("user", "trace")}

@@ -40,7 +40,7 @@ def table(**changes: Any) -> pa.Table:
             pa.decimal128(9, 6)
         ),
         "lon": pa.array([24.941234, 24.951234, 24.9]),
-        "speed": pa.array([1.0, 2.0, 3.0]),
+        "speed": pa.array([1.5, 2.0, 3.0]),
     }
     made = pa.table({**columns, **changes})
     return made.replace_schema_metadata({"pandas": "secret 60.171234"})

@@ -15,10 +15,9 @@ from hereish.traces.formats._arrow_values import values_of
 from hereish.traces.formats._parquet_reader import (
     find_columns,
     group_begins,
-    is_text,
     open_file,
-    shared_values,
 )
+from hereish.traces.formats._parquet_values import is_text, shared_values
 from hereish.traces.formats._part_file import FilePart, guided_size
 from hereish.traces.formats.base import Source
 
@@ -38,7 +37,7 @@ def divide(source: Source, columns: Columns, jobs: int) -> Sequence[FilePart]:
     except HereishError:  # whoever reads the file will say so
         return ()
     begins = group_begins(file)
-    if user not in file.schema_arrow.names or begins[-1] < WORTH_ROWS:
+    if user is None or begins[-1] < WORTH_ROWS:
         return ()
     if is_text(file.schema_arrow.field(user).type):
         file = open_file(source, [user])

@@ -84,6 +84,8 @@ class TimeParser:
     def parse(self, value: Any) -> int | Fault:
         """The time of the next row as text or a number, or what is wrong with it."""
         self._rows += 1
+        if isinstance(value, int) and _COMPACT.fullmatch(str(value)):
+            value = str(value)
         if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
             return self._parse_number(value)
         if not isinstance(value, str):

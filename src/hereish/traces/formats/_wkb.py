@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,6 +17,8 @@ from hereish.traces.formats._bbox import BoundingBox
 
 GEOMETRY = "geometry"
 _SRID, _Z, _M = 0x20000000, 0x80000000, 0x40000000  # flags of the extended form
+_WGS84 = 4326
+_WKT_IDENTITY = r'(?:ID|AUTHORITY)\["EPSG","?4326"?\]\]\s*$'
 _POINT = np.dtype([("order", "u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<f8")])
 
 
@@ -33,8 +36,10 @@ def geometry_column(metadata: Mapping[bytes, bytes], names: Sequence[str]) -> st
         raise ParameterError("its GeoParquet metadata cannot be read") from None
     if name not in names:
         raise ParameterError(f"its metadata name a column {name!r} that is not there")
-    if encoding != "WKB":
-        raise ParameterError(f"its geometry is encoded as {encoding!r}; only WKB is read")
+    if encoding not in ("WKB", "point"):
+        raise ParameterError(
+            f"its geometry is encoded as {encoding!r}; points are read, as WKB or 'point'"
+        )
     if not _is_wgs84(crs):
         raise ParameterError(
             "its geometry is not in WGS84 longitude and latitude; convert it first, with "
@@ -50,7 +55,10 @@ def _is_wgs84(crs: Any) -> bool:
             ("OGC", "CRS84"),
             ("EPSG", "4326"),
         )
-    return bool(crs == "OGC:CRS84")
+    if not isinstance(crs, str):
+        return False
+    # Files of before version 1.0 have it as WKT, which ends with the identity of the whole.
+    return crs == "OGC:CRS84" or re.search(_WKT_IDENTITY, crs) is not None
 
 
 def decode_points(values: Sequence[bytes | None]) -> tuple[Floats, Floats]:
@@ -60,16 +68,20 @@ def decode_points(values: Sequence[bytes | None]) -> tuple[Floats, Floats]:
         table = np.frombuffer(b"".join(values), dtype=_POINT)  # type: ignore[arg-type]  # no None
         if ((table["order"] == 1) & (table["type"] == 1)).all():
             return table["y"].copy(), table["x"].copy()
-    pairs = np.array([_decode_point(value) for value in values], dtype=np.float64).reshape(-1, 2)
+    pairs = np.array([decode_point(value) for value in values], dtype=np.float64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
 
 
-def _decode_point(value: bytes | None) -> tuple[float, float]:
+def decode_point(value: bytes | None) -> tuple[float, float]:
+    """The latitude and longitude of a point; NaN if it is none of WGS 84."""
     try:
         order = "<" if value and value[0] else ">"
         (kind,) = struct.unpack_from(order + "I", value or b"", 1)
-        skip = 9 if kind & _SRID else 5
-        if (kind & ~(_SRID | _Z | _M)) % 1000 != 1:
+        skip, srid = 5, _WGS84
+        if kind & _SRID:
+            (srid,) = struct.unpack_from(order + "I", value or b"", 5)
+            skip = 9
+        if (kind & ~(_SRID | _Z | _M)) % 1000 != 1 or srid != _WGS84:
             return math.nan, math.nan
         x, y = struct.unpack_from(order + "dd", value or b"", skip)
     except struct.error:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-import struct
 from collections.abc import Sequence
 
 import numpy as np
 
 from hereish.core.types import Floats
+from hereish.traces.formats._wkb import decode_point
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?"
 _POINT = re.compile(
@@ -19,8 +19,6 @@ _POINT = re.compile(
 )
 _HEXADECIMAL = re.compile(r"(?:[0-9a-f]{2}){21,}", re.IGNORECASE | re.ASCII)
 _WGS84 = 4326
-_SRID_FLAG = 0x20000000
-_OTHER_FLAGS = 0xC0000000  # altitudes and measures, which follow the place
 _LONGEST = 200  # characters of a single point
 
 
@@ -41,20 +39,5 @@ def parse_point(text: str) -> tuple[float, float]:
             return math.nan, math.nan
         return float(match["y"]), float(match["x"])
     if _HEXADECIMAL.fullmatch(text):
-        return _decode(bytes.fromhex(text))
+        return decode_point(bytes.fromhex(text))
     return math.nan, math.nan
-
-
-def _decode(data: bytes) -> tuple[float, float]:
-    order = "<" if data[0] else ">"
-    (kind,) = struct.unpack_from(f"{order}I", data, 1)
-    start, srid = 5, _WGS84
-    if kind & _SRID_FLAG:
-        (srid,) = struct.unpack_from(f"{order}I", data, 5)
-        start = 9
-    if (kind & ~(_SRID_FLAG | _OTHER_FLAGS)) % 1000 != 1 or srid != _WGS84:
-        return math.nan, math.nan
-    if len(data) < start + 16:
-        return math.nan, math.nan
-    x, y = struct.unpack_from(f"{order}dd", data, start)
-    return y, x
