@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hereish import Every, StateError
+from hereish import Every, PlaceMemory, StateError, fixed_utility
 from hereish.traces import arrow
 from hereish.traces.key_file import read_key_file, write_key_file
 from hereish.traces.standing import NEVER, Standing
@@ -23,6 +23,7 @@ from tests.support.spark_stream_stage import (
     expected_rows,
     need_streams,
     people_points,
+    points_table,
     table_rows,
 )
 
@@ -112,6 +113,63 @@ def test_chunks_and_calls_give_the_bits_of_one(
     assert table_rows([pa.Table.from_batches(released)]) == expected
     assert counts.late + counts.thinned == counts.points - counts.released - counts.refused
     assert counts.late >= points.num_rows - counts.thinned
+
+
+@pytest.mark.parametrize("name", ["stops", "stops and carries over", "nested"])
+@pytest.mark.parametrize("every_s", [None, 1500.0])
+def test_budgets_that_end_give_the_bits_of_one_call(
+    name: str, every_s: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = Every(timedelta(hours=9))
+    monkeypatch.setitem(MECHANISMS, "stops", fixed_utility(PRIVACY, 700.0, window=window))
+    remembers = fixed_utility(PRIVACY, 700.0, window=window, prediction=PlaceMemory())
+    monkeypatch.setitem(MECHANISMS, "stops and carries over", remembers)
+    mechanism, points = MECHANISMS[name], people_points(users=40, each=90)
+    assert mechanism.on_exhausted == "stop"
+    assert mechanism.carries_over == (name != "stops")
+    write_key_file(tmp_path / "key")
+    expected = expected_rows(points, name, tmp_path / "key", every_s=every_s)
+    records, state, counts = StandingRecords(mechanism), DictState(), arrow.ArrowCounts()
+    released: list[pa.RecordBatch] = []
+    for piece in cut_by_time(points, 24):
+        released += arrow.sanitize_batches(
+            piece.sort_by([("user", "ascending"), ("time", "ascending")]).to_batches(),
+            mechanism,
+            read_key_file(tmp_path / "key"),
+            arrow.ArrowColumns(**COLUMNS),
+            every_s=every_s,
+            counts=counts,
+            standings=StatePages(records, state),
+        )
+    assert table_rows([pa.Table.from_batches(released)]) == expected
+    assert counts.refused > 0  # or nothing was tried
+    assert counts.points == counts.late + counts.thinned + counts.released + counts.refused
+
+
+def test_who_has_no_budget_left_is_not_written_again(tmp_path: Path) -> None:
+    mechanism = fixed_utility(PRIVACY, 500.0, window=Every(timedelta(hours=9)))
+    write_key_file(tmp_path / "key")
+    records, state = StandingRecords(mechanism), DictState()
+
+    def released(times_us: list[int]) -> int:
+        table = points_table(["ada"] * len(times_us), times_us, *np.full((2, len(times_us)), 60.0))
+        batches = arrow.sanitize_batches(
+            *(table.to_batches(), mechanism, read_key_file(tmp_path / "key")),
+            arrow.ArrowColumns(**COLUMNS),
+            standings=StatePages(records, state),
+        )
+        return sum(batch.num_rows for batch in batches)
+
+    begin = 9 * HOUR_US * 1000
+    first = released([begin + i * HOUR_US // 60 for i in range(1, 101)])
+    assert 0 < first < 100
+    before = dict(state.values)
+    assert released([begin + 3 * HOUR_US, begin + 8 * HOUR_US]) == 0
+    assert state.values == before
+    assert released([begin + 2 * HOUR_US]) == 0  # late, though the state has no report after it
+    assert released([begin + 9 * HOUR_US]) == 1  # a new budget
+    assert released([begin + 8 * HOUR_US]) == 0
+    assert state.values != before
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

@@ -18,7 +18,7 @@ from hereish.core.batch import LANES, POINTS
 from hereish.core.batch_results import Sanitized
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import KeyedDraws
-from hereish.core.types import Ints, Kind
+from hereish.core.types import Bools, Ints, Kind
 from hereish.errors import ParameterError, PartError, PointError
 from hereish.traces.budgets import EachTrace, check_budgets, tie_breaker
 from hereish.traces.faults import FAULT_REASONS, Fault
@@ -322,11 +322,17 @@ class BatchSanitizer:
 
     def _in_time(self, rows: OrderedRows, names: Sequence[str], standing: Standing) -> Ints | None:
         """The rows after their user's last report, and not too close to it or to each other."""
-        chosen = np.flatnonzero(rows.micros > standing.last_us[rows.user])
-        late = len(rows.user) - len(chosen)
-        self._counts.late += late
+        in_time = rows.micros > standing.last_us[rows.user]
+        self._counts.late += int(np.count_nonzero(~in_time))
         if self._thinner is None:
-            return chosen if late else None
+            # What is refused anyway needs no step, and leaves its user's run as it is. The time of
+            # the last report may stay behind, since whatever comes before it is refused as well;
+            # but points of the next window are thinned by it.
+            over = self._over(rows, standing) & in_time
+            self._counts.refused += int(np.count_nonzero(over))
+            taken = in_time & ~over
+            return None if taken.all() else np.flatnonzero(taken)
+        chosen = np.flatnonzero(in_time)
         for name, at_us in zip(names, standing.last_us.tolist(), strict=True):
             if at_us != NEVER:
                 self._thinner.remember(name, at_us)
@@ -334,6 +340,16 @@ class BatchSanitizer:
         self._thinner.forget_all_but(None)
         self._counts.thinned += int(np.count_nonzero(~keep))
         return np.asarray(chosen[keep])
+
+    def _over(self, rows: OrderedRows, standing: Standing) -> Bools:
+        """The rows in a window whose budget had come to its end in an earlier call."""
+        m = self._lane_mechanism
+        ended = standing.run.ended
+        if m.on_exhausted != "stop" or m.limiter is not None or not ended.any():
+            return np.zeros(len(rows.user), dtype=np.bool_)
+        window = np.zeros(len(ended), dtype=np.int64)
+        window[ended] = standing.lane[ended].astype(np.int64)
+        return np.asarray(ended[rows.user] & (rows.window == window[rows.user]))
 
     def _released(
         self, table: pa.Table, rows: OrderedRows, names: Sequence[str], standing: Standing
