@@ -1,4 +1,4 @@
-"""Any number of workers that are threads: the same bits, the same errors, and no thread that goes on afterwards."""
+"""Threads as workers: the same bits, the same errors, and none that goes on afterwards."""
 
 from __future__ import annotations
 
