@@ -30,8 +30,8 @@ from hereish.core.types import Floats, Ints
 from hereish.core.validation import checked_run, checked_traces
 from hereish.core.windows import NoReset
 from hereish.core.worker_processes import (
+    BatchLayout,
     FinishBlock,
-    Layout,
     can_fork,
     guided_blocks,
     step_with_forks,
@@ -148,7 +148,7 @@ def _step_all(
 
         starts, lengths = np.empty((2, len(out.spent)), dtype=np.int64)
         starts[lanes.traces], lengths[lanes.traces] = lanes.starts, lanes.lengths
-        layout = Layout(starts, lengths, max(chunk, widest))
+        layout = BatchLayout(starts, lengths, max(chunk, widest))
         step_with_forks(begin, len(blocks), processes, out, layout)
         return
     width = LANES if source.seeded else _WIDER * LANES * workers

@@ -40,7 +40,7 @@ MOST_BLOCKS = 10_000  # their numbers fit a pipe
 FinishBlock = Callable[[int], None]
 
 
-class Layout(NamedTuple):
+class BatchLayout(NamedTuple):
     """Where traces begin, how long they are, and how many points a chunk has at most."""
 
     starts: Ints
@@ -78,7 +78,7 @@ def step_with_forks(
     blocks: int,
     workers: int,
     out: Sanitized,
-    layout: Layout,
+    layout: BatchLayout,
 ) -> None:
     """Step so many blocks with so many processes, this one among them, and write all they release.
 
@@ -141,7 +141,7 @@ class _Fork(NamedTuple):
 class _GatheredResults(Results):
     """The parent's: writes its own chunks, and then those that forks have sent meanwhile."""
 
-    def __init__(self, out: Sanitized, layout: Layout) -> None:
+    def __init__(self, out: Sanitized, layout: BatchLayout) -> None:
         super().__init__(out)
         self._layout, self._scratch = layout, Scratch()
         self._forks: dict[Connection, _Fork] = {}
