@@ -63,10 +63,9 @@ def guided_blocks(counts: Ints, workers: int, widest: int, least: int) -> list[s
     least = max(least, -(-lanes // MOST_BLOCKS))
     blocks, first = [], 0
     while first < lanes:
-        share = done[first] + (done[-1] - done[first]) // (
-            2 * workers
-        )  # as whole as what is searched
-        end = min(max(int(np.searchsorted(done, share)), first + least), first + widest)
+        # Whole, as `done` is: for a fraction, all of it would be converted each time.
+        wanted = done[first] + (done[-1] - done[first]) // (2 * workers)
+        end = min(max(int(np.searchsorted(done, wanted)), first + least), first + widest)
         end = lanes if lanes - end < least else end
         blocks.append(slice(first, end))
         first = end
@@ -153,7 +152,6 @@ class _GatheredResults(Results):
         messages, sent = _wide_pipe()
         waiting, free = os.pipe()
         os.write(free, bytes(range(_SLOTS)))
-        parents = [free, *(other.free for other in self._all)]  # closed when the parent has ended
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             with warnings.catch_warnings():
@@ -161,10 +159,11 @@ class _GatheredResults(Results):
                 warnings.simplefilter("ignore", DeprecationWarning)
                 pid = os.fork()
             if not pid:
-                _step_claimed(begin, self.out, sent, waiting, windows, unclaimed, parents)
-            fork = _Fork(pid, messages, free, windows)
-            self._all.append(fork)
-            self._forks[messages] = fork
+                self._all.append(_Fork(pid, messages, free, windows))
+                results = _SentResults(self.out, sent, waiting, windows)
+                _step_claimed(begin, results, unclaimed, self._all)
+            self._all.append(_Fork(pid, messages, free, windows))
+            self._forks[messages] = self._all[-1]
         except OSError:  # there is no room for another process: the others do it
             messages.close()
             os.close(free)
@@ -190,7 +189,7 @@ class _GatheredResults(Results):
             fork = self._forks[messages]
             try:
                 kind, given = messages.recv()
-            except EOFError:
+            except (EOFError, OSError):  # before a message, or within one
                 raise HereishError(
                     "a worker process ended before its traces were done, and nothing was "
                     "returned; try again with workers=1"
@@ -262,12 +261,9 @@ class _SentResults(Results):
 
 def _step_claimed(
     begin: Callable[[Results], FinishBlock],
-    out: Sanitized,
-    messages: Connection,
-    free: int,
-    windows: list[_Window],
+    results: _SentResults,
     unclaimed: int,
-    parents: list[int],
+    ends: list[_Fork],
 ) -> NoReturn:
     """All that a fork does. Whatever goes wrong, it says nothing, and the parent notices."""
     try:
@@ -276,9 +272,9 @@ def _step_claimed(
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         gc.disable()  # objects of the caller are the parent's to finalise
-        for descriptor in parents:
-            os.close(descriptor)
-        results = _SentResults(out, messages, free, windows)
+        for end in ends:  # the parent's, so that they are closed once it has ended
+            end.messages.close()
+            os.close(end.free)
         finish = begin(results)
         for number in _claimed(unclaimed):
             finish(number)

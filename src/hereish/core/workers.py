@@ -1,8 +1,7 @@
-"""Threads that step the lanes of a batch side by side.
+"""Threads that step the lanes of a batch side by side, where it is not safe to fork.
 
-Threads, because NumPy and the cipher let go of the interpreter while they work on an array of some
-size, and because true points then stay where they are: nothing is copied to another process,
-pickled, or put into a file or a memory that has a name.
+NumPy and the cipher let go of the interpreter while they work on an array of some size. True points
+stay where they are.
 """
 
 from __future__ import annotations

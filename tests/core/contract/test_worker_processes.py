@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -55,14 +56,6 @@ def forks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     yield sent
     assert _children() <= children, "a process is left"
     assert _open_files() <= files, "a file is left open"
-
-
-@pytest.fixture
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks and chunks of few lanes: every seam within few traces."""
-    monkeypatch.setattr(batch, "LANES", 8)
-    monkeypatch.setattr(batch, "POINTS", 60)
-    monkeypatch.setattr(batch, "LEAST_LANES", 1)
 
 
 @pytest.fixture
@@ -194,6 +187,54 @@ def test_a_process_that_is_killed_fails_the_call(monkeypatch: pytest.MonkeyPatch
             patched.setattr(batch, name, _in_a_fork(_die, call))
             with pytest.raises(hereish.HereishError, match="ended before its traces were done"):
                 sanitize(m, *data, workers=3)
+
+
+@pytest.mark.usefixtures("small_parts", "idle_parent")
+def test_a_process_that_is_killed_in_the_middle_of_a_message_fails_the_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def half(self: Any, *given: Any) -> None:
+        os.write(self._messages.fileno(), struct.pack("!i", 1000) + b"half of it")
+        _die()
+
+    monkeypatch.setattr(worker_processes._SentResults, "write", half)
+    m = MECHANISMS["fixed rate"]
+    with pytest.raises(hereish.HereishError, match="ended before its traces were done"):
+        sanitize(m, *of_case(m, RAGGED), workers=3)
+
+
+ORPHAN = """
+import os, signal, sys, time
+import numpy as np
+import hereish
+from hereish.core import batch, worker_processes
+
+batch.LANES, batch.POINTS, batch.LEAST_LANES = 16, 60, 1
+parent, send = os.getpid(), worker_processes._SentResults.write
+
+def write(self, *given):
+    os.kill(parent, signal.SIGKILL)
+    while os.getppid() == parent:
+        time.sleep(0.01)
+    self._messages.send(bytes(1 << 22))  # more than any pipe holds
+    print("it was taken", flush=True)
+
+worker_processes._SentResults.write = write
+worker_processes._claimed = (
+    lambda unclaimed, claimed=worker_processes._claimed:
+    iter(()) if os.getpid() == parent else claimed(unclaimed)
+)
+mechanism = hereish.fixed_rate(hereish.Privacy(level=2.3, radius_m=100), 20)
+hereish.sanitize(mechanism, np.zeros((400, 2)), np.zeros(400), np.arange(401), workers=3)
+"""
+
+
+def test_a_process_without_its_parent_ends() -> None:
+    # Its end of this pipe is open until the last of them has ended.
+    command = [sys.executable, "-c", ORPHAN]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)  # noqa: S603  # ours
+    assert ran.returncode == -signal.SIGKILL
+    assert (ran.stdout, ran.stderr) == ("", "")
 
 
 @pytest.mark.usefixtures("small_parts", "idle_parent")

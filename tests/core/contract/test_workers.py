@@ -74,14 +74,6 @@ def no_forks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks, chunks and shares of few lanes: every seam within few traces."""
-    monkeypatch.setattr(batch, "LANES", 16)
-    monkeypatch.setattr(batch, "POINTS", 60)
-    monkeypatch.setattr(batch, "LEAST_LANES", 1)
-
-
-@pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The names of the threads that have decided a step, or several at once."""
     seen: set[str] = set()
