@@ -26,7 +26,6 @@ from benchmarks.mechanism import (
     nested,
     scaling,
     throughput,
-    workers,
 )
 from benchmarks.mobility import mobility
 from benchmarks.predictions import predictions
@@ -42,6 +41,7 @@ from benchmarks.whole_days import (
     whole_day_live,
     whole_day_lone,
 )
+from benchmarks.workers import workers
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 PARTS = {

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 import hereish
-from benchmarks.processes import ALL_CORES, all_cores
 from benchmarks.results import Result, shortest_times
 from hereish import synthetic
 from hereish.core.types import Floats, Ints
@@ -96,31 +95,6 @@ def throughput() -> list[Result]:
                 True,
             ),
         ]
-    return rows
-
-
-def workers() -> list[Result]:
-    """Two workers against one, by the clock: nothing else may run beside them."""
-    if len(ALL_CORES) < 2:
-        return []
-    data = traces(200_000)
-    rows = []
-    with all_cores():
-        for name, m in mechanisms().items():
-            one, two = shortest_times(
-                15,
-                partial(hereish.sanitize, m, *data),
-                partial(hereish.sanitize, m, *data, workers=2),
-            )
-            ratio = one / two
-            rows.append(
-                Result(
-                    f"time, {name}, 200,000 traces of 30, one worker / two, on two cores",
-                    f"{ratio:.2f}",
-                    "at least 1.7",
-                    ratio >= 1.7,
-                )
-            )
     return rows
 
 

@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from hereish.core.batch_draws import BatchDraws, checked_draws
 from hereish.core.batch_results import WRITTEN, Results, Sanitized
-from hereish.core.chunks import Chunk, Reports, Scratch, lanes_left
+from hereish.core.chunks import Chunk, Empty, Reports, Scratch, lanes_left
 from hereish.core.decision import TestThenNoise
+from hereish.core.fresh_memory import fresh_array
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import Draws, KeyedDraws
 from hereish.core.run import Run
@@ -46,7 +47,6 @@ LANES = 12_000
 POINTS = 30 * LANES
 # Of other draws, blocks have so many times as many lanes for each worker, which is quicker.
 _WIDER = 2
-_CHUNKS_OF_FORKS = 3  # of as many points as one: less memory to share, and it is looked at often
 _TRIAL_STEPS = 64  # after so many, lanes whose budget has ended are left
 
 
@@ -87,13 +87,14 @@ def sanitize(
     workers = checked_workers(workers)
     if not (source.is_ours and is_lane_by_lane(m)):
         workers = 1  # parts and draws of a user's own might count their calls
+    empty: Empty = np.empty if workers == 1 else fresh_array
     out = Sanitized(
-        value=np.empty(x.shape),
-        released=np.empty(len(x), dtype=np.bool_),
-        hard=np.empty(len(x), dtype=np.bool_),
-        eps_test=np.empty(len(x)),
-        eps_noise=np.empty(len(x)),
-        threshold=np.empty(len(x)),
+        value=empty(x.shape),
+        released=empty(len(x), np.bool_),
+        hard=empty(len(x), np.bool_),
+        eps_test=empty(len(x)),
+        eps_noise=empty(len(x)),
+        threshold=empty(len(x)),
         spent=np.zeros(len(lengths)),
         run=started,
         guarantee=m.guarantee_for_each("trace") if source.private else NOT_PRIVATE,
@@ -135,20 +136,21 @@ def _step_all(
     """Step all traces to their ends, in blocks that workers share, or whose lanes they share."""
     count = len(lanes.traces)
     processes = min(workers, count // LEAST_LANES)
-    chunk = POINTS // _CHUNKS_OF_FORKS
+    # With less than a third of a chunk, another process gains nothing.
+    enough = processes > 1 and len(x) >= POINTS // 3
     # Numbers of a seed follow one another from block to block, whoever steps them.
-    if processes > 1 and not source.seeded and len(x) >= chunk and can_fork():
+    if enough and not source.seeded and can_fork():
         widest = _WIDER * LANES
-        blocks = guided_blocks(lanes.lengths, processes, widest, LANES // 2)
+        blocks = guided_blocks(lanes.lengths, processes, widest, 2 * LANES // 3)
 
         def begin(results: Results) -> FinishBlock:
             with Workers(1) as alone:
-                own = _Blocks(m, x, times, source, results, alone, chunk)
+                own = _Blocks(m, x, times, source, results, alone, POINTS, fresh_array)
             return lambda number: own.finish(lanes.take(blocks[number]))
 
         starts, lengths = np.empty((2, len(out.spent)), dtype=np.int64)
         starts[lanes.traces], lengths[lanes.traces] = lanes.starts, lanes.lengths
-        layout = BatchLayout(starts, lengths, max(chunk, widest))
+        layout = BatchLayout(starts, lengths, max(POINTS, widest))
         step_with_forks(begin, len(blocks), processes, out, layout)
         return
     width = LANES if source.seeded else _WIDER * LANES * workers
@@ -200,12 +202,13 @@ class _Blocks:
         results: Results,
         workers: Workers,
         points: int,
+        empty: Empty = np.empty,
     ) -> None:
         self._m, self._x, self._times, self._source = m, x, times, source
         self._results, self._workers, self._points = results, workers, points
         # With one budget for ever, a lane that stopped never releases again and can be left.
         self._final = m.on_exhausted == "stop" and type(m.window) is NoReset and m.limiter is None
-        self._drawn, self._scratch = Scratch(), [Scratch() for _ in range(workers.count)]
+        self._drawn, self._scratch = Scratch(), [Scratch(empty) for _ in range(workers.count)]
 
     def finish(self, lanes: _Lanes) -> None:
         """Step some traces to their ends."""

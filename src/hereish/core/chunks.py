@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -10,18 +11,21 @@ from numpy.typing import NDArray
 
 from hereish.core.types import Floats, Ints
 
+Empty = Callable[..., NDArray[Any]]  # `np.empty`, or another that is called like it
+
 
 class Scratch:
     """Memory that all chunks use one after the other, so that it is not asked for again."""
 
-    def __init__(self) -> None:
+    def __init__(self, empty: Empty = np.empty) -> None:
+        self._empty = empty
         self._held: dict[str, NDArray[Any]] = {}
 
     def get(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         size = int(np.prod(shape))
         held = self._held.get(name)
         if held is None or held.size < size:
-            held = self._held[name] = np.empty(size, dtype=dtype)
+            held = self._held[name] = self._empty(size, dtype)
         return held[:size].reshape(shape)
 
 

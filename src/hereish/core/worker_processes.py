@@ -34,6 +34,7 @@ from hereish.errors import HereishError
 _SLOTS = 2  # chunks that a fork may be ahead of the parent: one is filled, one is written
 _NUMBER_BYTES = 4
 _PIPE_BYTES = 1 << 20
+_POPULATE_WRITE = 23  # MADV_POPULATE_WRITE of Linux, which Python has no name for
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 MOST_BLOCKS = 10_000  # their numbers fit a pipe
 
@@ -64,7 +65,7 @@ def guided_blocks(counts: Ints, workers: int, widest: int, least: int) -> list[s
     blocks, first = [], 0
     while first < lanes:
         # Whole, as `done` is: for a fraction, all of it would be converted each time.
-        wanted = done[first] + (done[-1] - done[first]) // (2 * workers)
+        wanted = done[first] + (done[-1] - done[first]) // workers
         end = min(max(int(np.searchsorted(done, wanted)), first + least), first + widest)
         end = lanes if lanes - end < least else end
         blocks.append(slice(first, end))
@@ -117,6 +118,11 @@ class _Window:
             size += -(-bytes_each * points // 64) * 64
         self._memory = mmap.mmap(-1, size)
 
+    def populate(self) -> None:
+        """Have the system clear all of it at once, and not page by page when they are needed."""
+        with suppress(OSError):  # Linux before 5.14
+            self._memory.madvise(_POPULATE_WRITE)
+
     def rectangles(self, shape: tuple[int, int]) -> dict[str, NDArray[Any]]:
         """Of each column, for so many steps of so many lanes."""
         steps, lanes = shape
@@ -149,10 +155,10 @@ class _GatheredResults(Results):
     def start(self, begin: Callable[[Results], FinishBlock], unclaimed: int) -> None:
         """Fork this process. The copy steps blocks, and ends; it never comes back from here."""
         windows = [_Window(self.columns, self._layout.points) for _ in range(_SLOTS)]
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         messages, sent = _wide_pipe()
         waiting, free = os.pipe()
         os.write(free, bytes(range(_SLOTS)))
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             with warnings.catch_warnings():
                 # That there are threads: those of libraries, which are idle and know of forks.
@@ -168,9 +174,9 @@ class _GatheredResults(Results):
             messages.close()
             os.close(free)
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             sent.close()
             os.close(waiting)
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)  # what has waited is raised here
 
     def write(
         self, chunk: Chunk, traces: Ints, targets: dict[str, NDArray[Any]], most: Floats
@@ -235,6 +241,8 @@ class _SentResults(Results):
         super().__init__(out)
         self._messages, self._free, self._windows = messages, free, windows
         self._slot = 0
+        for window in windows:
+            window.populate()
 
     def targets(self, chunk: Chunk) -> dict[str, NDArray[Any]]:
         told = os.read(self._free, 1)
