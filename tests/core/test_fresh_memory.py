@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from hereish.core.fresh_memory import fresh_array
 
@@ -13,7 +15,8 @@ from hereish.core.fresh_memory import fresh_array
 @pytest.mark.parametrize("shape", [0, 7, (3, 2), 100_000, (300_000, 2)])
 @pytest.mark.parametrize("dtype", [np.float64, np.bool_])
 def test_it_is_an_array_to_write_to(shape: int | tuple[int, ...], dtype: type) -> None:
-    array, plain = fresh_array(shape, dtype), np.empty(shape, dtype)
+    array = fresh_array(shape, dtype)
+    plain: NDArray[Any] = np.empty(shape, dtype)
     assert (array.shape, array.dtype) == (plain.shape, plain.dtype)
     array[...] = 1
     assert array.all()

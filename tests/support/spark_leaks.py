@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import shutil
 import sys
@@ -19,7 +20,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from hereish.spark import batch
+from hereish.spark import batch, files
+from hereish.traces.columns import Columns
 from tests.support.spark import spark_session
 from tests.support.spark_attempts import WHOLE_DAY
 from tests.support.spark_replays import shadow_home
@@ -118,6 +120,14 @@ def main(folder: Path, case: str) -> None:
         # From files: Spark writes the rows of a local relation into the plan, and so everywhere.
         good = spark.read.parquet(str(folder / "good.parquet"))
         batch.sanitize(good, WHOLE_DAY, **private).write.parquet(str(folder / f"{case}-out"))
+        summary = files.sanitize_files(
+            [str(folder / "good.parquet")],
+            str(folder / f"{case}-counted.parquet"),
+            WHOLE_DAY,
+            columns=Columns(),
+            key_file=str(folder / "key"),
+        )
+        (folder / f"{case}-summary.json").write_text(json.dumps(summary.as_dict()))
         for name in ("bad", "garbled") if case == "real" else ():
             given = spark.read.parquet(str(folder / f"{name}.parquet"))
             try:

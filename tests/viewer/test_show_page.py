@@ -303,7 +303,7 @@ def test_nine_of_ten_errors_are_counted_as_the_command_counts_them() -> None:
         counts = ReleaseCounts()
         kinds = SimpleNamespace(kind=np.zeros(n, dtype=np.int64))
         counts.add(kinds, Sphere().distance(points, away))  # type: ignore[arg-type]  # all it needs
-        assert view["within_90_m"] == counts.displacement_p90_m
+        assert view["within_90_m"] == counts.displacements.p90_m
 
 
 def test_a_page_of_very_many_days_says_what_it_leaves_out() -> None:

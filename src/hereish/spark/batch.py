@@ -5,6 +5,7 @@ Rows are put together by user, sorted, and given to `hereish.traces.arrow` on th
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -17,9 +18,10 @@ from hereish.errors import ParameterError
 from hereish.traces.arrow import ArrowColumns, ArrowCounts, check_keyed, sanitize_batches
 from hereish.traces.arrow import canonical_users as canonical_array
 from hereish.traces.budgets import EachTrace
+from hereish.traces.displacement import Displacements
 from hereish.traces.faults import FAULT_REASONS, Fault
 from hereish.traces.job_budget import check_shared_budget
-from hereish.traces.key_file import read_key_file
+from hereish.traces.key_file import read_key_file, seal
 
 try:
     import pyarrow as pa
@@ -31,7 +33,8 @@ except ImportError as missing:
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-THINNED = "thinned"
+# The kind of a row that says what became of a partition, and the beginning of what it says.
+COUNTS = "counts:"
 _PARTITIONS = "spark.sql.shuffle.partitions"
 NOT_WHOLE = (
     "rows of one user are in several partitions, which would give a budget to each: something "
@@ -55,7 +58,8 @@ class _Task:
         first = next(rows, None)
         if first is None:
             return
-        draws, counts = read_key_file(self.key_file), ArrowCounts()
+        draws = read_key_file(self.key_file)
+        counts = ArrowCounts(displacements=Displacements() if self.counted else None)
         yield from sanitize_batches(
             chain([first], rows),
             self.mechanism,
@@ -64,12 +68,13 @@ class _Task:
             every_s=self.every_s,
             counts=counts,
         )
-        if self.counted:
-            yield _thinned_row(self.columns.schema(first.schema), counts.thinned)
+        if counts.displacements is not None:
+            sealed = seal(self.key_file, counts.displacements.to_bytes())
+            yield _counts_row(self.columns.schema(first.schema), counts.thinned, sealed)
 
 
-def _thinned_row(schema: pa.Schema, count: int) -> pa.RecordBatch:
-    values = {"kind": THINNED, "cost": float(count)}
+def _counts_row(schema: pa.Schema, thinned: int, sealed: bytes) -> pa.RecordBatch:
+    values = {"kind": COUNTS + base64.b64encode(sealed).decode(), "cost": float(thinned)}
     return pa.RecordBatch.from_arrays(
         [pa.array([values.get(field.name)], field.type) for field in schema], schema=schema
     )
@@ -146,8 +151,9 @@ def sanitize_columns(
 ) -> DataFrame:
     """As `sanitize`. `observe` is given the true rows, to count them on the way.
 
-    `observe_released` is given the released ones, and one more per partition: of kind THINNED and
-    without a user, whose cost is how many rows came too soon after another.
+    `observe_released` is given the released ones, and one more per partition without a user: its
+    kind is COUNTS followed by the displacements, sealed with the key, since Spark writes down what
+    is observed; its cost is how many rows came too soon after another.
     """
     if key_file is None:
         raise ParameterError(
@@ -172,7 +178,7 @@ def sanitize_columns(
     task = _Task(mechanism, inner, str(key_file), every_s, counted)
     out = _guarded(placed, count).mapInArrow(task, released_schema(rows.schema, inner))
     if observe_released is not None:
-        out = observe_released(out).filter(f.col("kind") != THINNED)
+        out = observe_released(out).filter(~f.col("kind").startswith(COUNTS))
     return out.toDF(*columns.released)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
@@ -16,8 +17,8 @@ from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.types import Kind
 from hereish.errors import HereishError, ParameterError, PointError
 from hereish.spark.batch import (
+    COUNTS,
     NOT_WHOLE,
-    THINNED,
     canonical_users,
     count_bad,
     fault_reason,
@@ -30,10 +31,11 @@ from hereish.spark.staging import StagedOutput
 from hereish.traces.arrow_rows import ArrowColumns
 from hereish.traces.budgets import EachTrace
 from hereish.traces.columns import Columns
+from hereish.traces.displacement import Displacements
 from hereish.traces.faults import FAULT_REASONS
 from hereish.traces.guarantee import describe_guarantee
 from hereish.traces.job_budget import JobBudget
-from hereish.traces.key_file import read_key_file
+from hereish.traces.key_file import read_key_file, unseal
 from hereish.traces.summary import Summary
 from hereish.traces.validate import DropBad, Validator
 
@@ -73,9 +75,8 @@ def sanitize_files(
 ) -> Summary:
     """Sanitise files on Spark into a folder of the same format, complete or not at all.
 
-    Rows come out by user and time within each file. How far reports lie from the truth is not
-    counted. A `job` shares its budgets with others: what may be spent is reserved there before a
-    place is read, and paid before the output appears.
+    Rows come out by user and time within each file. A `job` shares its budgets with others: what
+    may be spent is reserved there before a place is read, and paid before the output appears.
 
     Guarantee: as the mechanism's, for each user, over all files.
     """
@@ -103,7 +104,7 @@ def sanitize_files(
         if job is not None and staging is not None:
             with _silent_errors():
                 granted = staging.keep_grants(reserve(df, mechanism, job, **owners))
-        counted = _Counted()
+        counted = _Counted(key_file)
         out = sanitize_columns(
             df,
             mechanism,
@@ -167,7 +168,8 @@ class _Counted:
 
     _REASONS = tuple(FAULT_REASONS.values())
 
-    def __init__(self) -> None:
+    def __init__(self, key_file: str) -> None:
+        self._key_file = key_file
         self._read, self._released = Observation(), Observation()
 
     def observe_read(self, rows: DataFrame) -> DataFrame:
@@ -178,22 +180,38 @@ class _Counted:
 
     def observe_released(self, rows: DataFrame) -> DataFrame:
         kinds = [_count(f.col("kind") == kind.value, kind.value) for kind in _KINDS]
-        thinned = f.sum(f.when(f.col("kind") == THINNED, f.col("cost")).otherwise(0.0))
-        return rows.observe(self._released, *kinds, thinned.alias(THINNED))
+        is_count = f.col("kind").startswith(COUNTS)
+        thinned = f.sum(f.when(is_count, f.col("cost")).otherwise(0.0))
+        sealed = f.collect_list(f.when(is_count, f.col("kind")))
+        return rows.observe(
+            self._released, *kinds, thinned.alias("thinned"), sealed.alias("sealed")
+        )
 
     def counts(self) -> dict[str, Any]:
         """What became of the points, as a summary has it."""
-        read, released = self._read.get, self._released.get
+        read, released, displacements = self._read.get, self._released.get, self._displacements()
         bad = {r: read[f"bad_{i}"] for i, r in enumerate(self._REASONS) if read[f"bad_{i}"]}
         kinds = {kind.value: released[kind.value] for kind in _KINDS}
-        thinned = int(released[THINNED] or 0)
+        thinned = int(released["thinned"] or 0)
         refused = read["points"] - sum(bad.values()) - thinned - sum(kinds.values())
         return {
             "points": read["points"],
             "bad": bad,
             "thinned": thinned,
             "refused": refused,
+            "displacement_mean_m": displacements.mean_m,
+            "displacement_p90_m": displacements.p90_m,
         } | kinds
+
+    def _displacements(self) -> Displacements:
+        """Of all partitions, to a hundredth; of none, if they were sealed with another key."""
+        all_of_them = Displacements()
+        for row in self._released.get["sealed"]:
+            content = unseal(self._key_file, base64.b64decode(row.removeprefix(COUNTS)))
+            if content is None:
+                return Displacements()
+            all_of_them.include(Displacements.from_bytes(content))
+        return all_of_them
 
 
 _KINDS = (Kind.HARD, Kind.EASY, Kind.UNTESTED)

@@ -21,6 +21,7 @@ from hereish.core.randomness import KeyedDraws
 from hereish.core.types import Bools, Ints, Kind
 from hereish.errors import ParameterError, PartError, PointError
 from hereish.traces.budgets import EachTrace, check_budgets, tie_breaker
+from hereish.traces.displacement import Displacements
 from hereish.traces.faults import FAULT_REASONS, Fault
 from hereish.traces.foreign_errors import replace_foreign_errors
 from hereish.traces.job_budget import check_shared_budget
@@ -91,6 +92,7 @@ class ArrowCounts:
     thinned: int = 0
     released: int = 0
     refused: int = 0
+    displacements: Displacements | None = None  # how far off releases are, if it is asked for
 
 
 def sanitize_batches(
@@ -361,6 +363,9 @@ class BatchSanitizer:
         released = np.flatnonzero(out.released)
         self._counts.released += len(released)
         self._counts.refused += len(rows.user) - len(released)
+        if self._counts.displacements is not None:
+            true, public = rows.points[released], out.value[released]
+            self._counts.displacements.add(self._mechanism.space.distance(true, public))
         places = {
             self._columns.lat: pa.array(out.value[released, 0]),
             self._columns.lon: pa.array(out.value[released, 1]),

@@ -279,8 +279,8 @@ def _summarize(
         private=guarantee.private,
         prior=guarantee.prior,
         second=guarantee.second,
-        displacement_mean_m=counts.displacement_mean_m,
-        displacement_p90_m=counts.displacement_p90_m,
+        displacement_mean_m=counts.displacements.mean_m,
+        displacement_p90_m=counts.displacements.p90_m,
     )
 
 

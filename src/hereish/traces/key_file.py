@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import os
 import shlex
 import stat
 from pathlib import Path
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 from hereish.core.randomness import KeyedDraws
 from hereish.errors import ParameterError
 
 _BYTES = 32
+_NONCE_BYTES = 12
 
 
 def write_key_file(path: str | Path) -> None:
@@ -34,6 +39,30 @@ def write_key_file(path: str | Path) -> None:
 
 def read_key_file(path: str | Path) -> KeyedDraws:
     """The draws of the key in a file."""
+    return KeyedDraws(_read_key(path))
+
+
+def seal(path: str | Path, content: bytes) -> bytes:
+    """Something that only who has the key can read, or could have written."""
+    nonce = os.urandom(_NONCE_BYTES)
+    return nonce + _cipher(path).encrypt(nonce, content, None)
+
+
+def unseal(path: str | Path, sealed: bytes) -> bytes | None:
+    """What was sealed with the same key; None if it was another, or if it was changed."""
+    try:
+        return _cipher(path).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], None)
+    except InvalidTag:
+        return None
+
+
+def _cipher(path: str | Path) -> AESGCM:
+    # Derived: what is sealed tells nothing of the key that draws are made of.
+    derived = hashlib.blake2b(_read_key(path), digest_size=_BYTES, person=b"hereish sealed 1")
+    return AESGCM(derived.digest())
+
+
+def _read_key(path: str | Path) -> bytes:
     where = Path(path)
     try:
         mode, text = where.stat().st_mode, where.read_bytes()
@@ -53,4 +82,4 @@ def read_key_file(path: str | Path) -> KeyedDraws:
         raise ParameterError(
             f"{where} must hold {_BYTES} random bytes in base64 (openssl rand -base64 {_BYTES})"
         )
-    return KeyedDraws(key)
+    return key

@@ -9,10 +9,8 @@ import numpy as np
 
 from hereish.core.accounting import SecondPromise
 from hereish.core.types import Floats
+from hereish.traces.displacement import Displacements
 from hereish.traces.table import RELEASED_KINDS, ReleasedRows
-
-# Displacements are counted in bins a thousandth wide, so that a billion of them take no memory.
-_EDGES_M = np.geomspace(1e-3, 3e7, 1 + round(np.log(3e10) / np.log1p(1e-3)))
 
 
 @dataclass
@@ -21,50 +19,26 @@ class ReleaseCounts:
 
     thinned: int = 0
     refused: int = 0
+    displacements: Displacements = field(default_factory=Displacements)
 
     def __post_init__(self) -> None:
         self.kinds = np.zeros(len(RELEASED_KINDS), dtype=np.int64)
-        self._bins = np.zeros(len(_EDGES_M) + 1, dtype=np.int64)
-        self._sum_m = 0.0
 
     def add(self, rows: ReleasedRows, distance_m: Floats) -> None:
         """Add released rows, and how far they are from the truth."""
         self.kinds += np.bincount(rows.kind, minlength=len(self.kinds))
-        self._bins += np.bincount(np.searchsorted(_EDGES_M, distance_m), minlength=len(self._bins))
-        self._sum_m += float(distance_m.sum())
+        self.displacements.add(distance_m)
 
     def include(self, other: ReleaseCounts) -> None:
         """Add the counts of other points."""
         self.thinned += other.thinned
         self.refused += other.refused
         self.kinds += other.kinds
-        self._bins += other._bins
-        self._sum_m += other._sum_m
+        self.displacements.include(other.displacements)
 
     @property
     def released(self) -> int:
         return int(self.kinds.sum())
-
-    @property
-    def displacement_mean_m(self) -> float | None:
-        return self._sum_m / self.released if self.released else None
-
-    @property
-    def displacement_p90_m(self) -> float | None:
-        """Nine reports out of ten are within this distance of the truth, to a thousandth."""
-        if not self.released:
-            return None
-        bin_ = int(np.searchsorted(np.cumsum(self._bins), 0.9 * self.released))
-        return _upper_edge_m(bin_)
-
-
-def round_up_m(distance_m: float) -> float:
-    """A distance as the counts have it: the upper edge of its bin, a thousandth more at most."""
-    return _upper_edge_m(int(np.searchsorted(_EDGES_M, distance_m)))
-
-
-def _upper_edge_m(bin_: int) -> float:
-    return float(_EDGES_M[min(bin_, len(_EDGES_M) - 1)])
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hereish.core.types import Bools, Floats, Ints
-from hereish.traces.summary import round_up_m
+from hereish.traces.displacement import round_up_m
 from hereish.viewer.pairs import UNKNOWN_KIND, Pairs
 from hereish.viewer.spending import DAY_MS, WindowSpending
 
