@@ -8,10 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hereish.core.spaces import Sphere
 from hereish.traces.key_file import write_key_file
 from tests.support.spark import need_spark
 from tests.support.spark_programs import environment, finish, start
@@ -136,6 +138,21 @@ def test_parquet_and_csv_have_the_summary_of_one_machine(folder: Path) -> None:
     found = [r for r in csv.DictReader(texts.splitlines()) if r["user"] != "user"]
     assert {(r["user"], float(r["lat"]), float(r["lon"])) for r in found} == released
     assert {r["note"] for r in found} == {"x"}
+
+
+def test_the_summary_says_how_far_off_reports_are(folder: Path) -> None:
+    """Against a count of rows by their times, which differ in this file."""
+    summary = json.loads(output_of(result(folder, "roads")))
+    with (folder / "drive.csv").open() as file:
+        true = {r["time"]: (float(r["lat"]), float(r["lon"])) for r in csv.DictReader(file)}
+    texts = "".join(path.read_text() for path in sorted((folder / "driven.csv").glob("*.csv")))
+    found = [r for r in csv.DictReader(texts.splitlines()) if r["user"] != "user"]
+    public = np.array([(float(r["lat"]), float(r["lon"])) for r in found])
+    times = [r["time"].replace(".000", "") for r in found]
+    away = Sphere().distance(np.array([true[time] for time in times]), public)
+    assert summary["displacement_mean_m"] == pytest.approx(away.mean(), rel=1e-5)
+    within = np.sort(away)[int(np.ceil(0.9 * len(away))) - 1]
+    assert within <= summary["displacement_p90_m"] <= 1.012 * within
 
 
 def test_java_prints_nothing_among_the_summary(folder: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import copy
 import hashlib
+import json
 import pickle
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatch
@@ -19,6 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import hereish
+from hereish.traces.displacement import Displacements
+from hereish.traces.key_file import unseal, write_key_file
 from tests.support.leaks import TRUE, Place, leaks, spellings
 from tests.support.spark import need_spark
 from tests.support.spark_programs import finish, start
@@ -146,6 +149,28 @@ def test_a_bad_point_is_told_everywhere_without_its_digits(folder: Path) -> None
     assert told == {"event log", "web", "driver", "executor", "failure"}
     for name, rest in (("bad", b"outside -90 to 90"), ("garbled", b"missing or not a number")):
         assert reason + b" " + rest in contents[f"{name}-failure"]
+
+
+def test_how_far_off_reports_are_is_sealed_on_its_way(folder: Path, tmp_path: Path) -> None:
+    """It is computed from true places."""
+    mean_m = json.loads((folder / "real-summary.json").read_text())["displacement_mean_m"]
+    table = pq.read_table(folder / "real-counted.parquet")
+    public = np.column_stack([table["lat"].to_numpy(), table["lon"].to_numpy()])
+    true = np.broadcast_to([TRUE.lat, TRUE.lon], public.shape)
+    assert mean_m == pytest.approx(hereish.Sphere().distance(true, public).mean())
+    write_key_file(tmp_path / "other")
+    counted, clear = Displacements(), []
+    for sealed in [path.read_bytes() for path in (folder / "real-received").iterdir()]:
+        assert unseal(tmp_path / "other", sealed) is None
+        opened = unseal(folder / "key", sealed)
+        assert opened is not None
+        counted.include(Displacements.from_bytes(opened))
+        clear += [opened, base64.b64encode(opened), opened[:8]]
+        assert not any(form in sealed for form in clear)
+    assert counted.mean_m == pytest.approx(mean_m)
+    clear += [f"{mean_m:.9f}"[:9].encode()]
+    found = searched(folder, "real")
+    assert not [name for name, content in found.items() if any(form in content for form in clear)]
 
 
 def test_keyed_draws_are_not_pickled() -> None:

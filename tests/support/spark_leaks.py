@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from hereish.spark import batch, files
+from hereish.traces import key_file
 from hereish.traces.columns import Columns
 from tests.support.spark import spark_session
 from tests.support.spark_attempts import WHOLE_DAY
@@ -106,6 +107,27 @@ def fetch(spark: Any, to: Path) -> None:
             (to / f"{i}").write_bytes(answer.read())
 
 
+def count_displacements(folder: Path, case: str) -> None:
+    """A job with a summary. What the driver was sent of displacements is kept: a file for each."""
+    received = folder / f"{case}-received"
+    received.mkdir()
+    unseal = key_file.unseal
+
+    def kept(path: str | Path, sealed: bytes) -> bytes | None:
+        (received / f"{len(list(received.iterdir()))}").write_bytes(sealed)
+        return unseal(path, sealed)
+
+    files.unseal = kept  # type: ignore[attr-defined]  # imported there
+    summary = files.sanitize_files(
+        [str(folder / "good.parquet")],
+        str(folder / f"{case}-counted.parquet"),
+        WHOLE_DAY,
+        columns=Columns(),
+        key_file=str(folder / "key"),
+    )
+    (folder / f"{case}-summary.json").write_text(json.dumps(summary.as_dict()))
+
+
 def main(folder: Path, case: str) -> None:
     home, found, local = folder / f"{case}-home", folder / case, folder / f"{case}-local"
     for path in (home, found, found / "events", local):
@@ -120,14 +142,8 @@ def main(folder: Path, case: str) -> None:
         # From files: Spark writes the rows of a local relation into the plan, and so everywhere.
         good = spark.read.parquet(str(folder / "good.parquet"))
         batch.sanitize(good, WHOLE_DAY, **private).write.parquet(str(folder / f"{case}-out"))
-        summary = files.sanitize_files(
-            [str(folder / "good.parquet")],
-            str(folder / f"{case}-counted.parquet"),
-            WHOLE_DAY,
-            columns=Columns(),
-            key_file=str(folder / "key"),
-        )
-        (folder / f"{case}-summary.json").write_text(json.dumps(summary.as_dict()))
+        count_displacements(folder, case)
+        spark.sparkContext.setLogLevel("INFO")  # which the command has lowered
         for name in ("bad", "garbled") if case == "real" else ():
             given = spark.read.parquet(str(folder / f"{name}.parquet"))
             try:

@@ -49,10 +49,10 @@ def seal(path: str | Path, content: bytes) -> bytes:
 
 
 def unseal(path: str | Path, sealed: bytes) -> bytes | None:
-    """What was sealed with the same key; None if it was another, or if it was changed."""
+    """What was sealed with the same key; None if the key was another, or it was changed."""
     try:
         return _cipher(path).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], None)
-    except InvalidTag:
+    except (InvalidTag, ValueError):  # the latter of what is too short
         return None
 
 
