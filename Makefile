@@ -39,11 +39,11 @@ demo: $(VENV)/.plot
 demo-gateway: $(VENV)/.gateway
 	@BIN=$(BIN) PORT=$(or $(PORT),8035) sh examples/demo-gateway.sh
 
-# Every test once. What they run of hereish is measured in all but the slow ones: measuring makes
-# Python code a third slower, and those have many cases and clocks.
-test: lint coverage
-	@echo "== the slow tests, and the examples of README and docs"
-	@$(BIN)/pytest --slow
+# Every test once. What they run of hereish is not measured here, since measuring makes Python code
+# a third slower: that is `make coverage`.
+test: lint
+	@echo "== all tests, and the examples of README and docs"
+	@$(BIN)/pytest
 
 check: lint quick
 
@@ -51,7 +51,8 @@ quick: $(VENV)/.dev
 	@echo "== the quick tests"
 	@$(BIN)/pytest -q --quick
 
-# No percentage is asked for, but no module may be left out.
+# For whoever adds modules, and before a release. No percentage is asked for, but no module may be
+# left out.
 coverage: $(VENV)/.dev
 	@echo "== all but the slow tests, and the lines and branches that they run"
 	@$(BIN)/pytest --without-slow --cov --cov-report=term

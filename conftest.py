@@ -47,8 +47,8 @@ QUICK = (
     "tests/traces/test_validate.py",
     "tests/traces/formats/test_geojson_*.py",
 )
-# Tests that try very many cases, wait for clocks, or start many programs: in `make test` what they
-# run is not measured.
+# Tests that try very many cases, wait for clocks, or start many programs: `make coverage` does
+# without them.
 SLOW = (
     "docs/*.md",
     "tests/test_demo.py",
@@ -131,7 +131,6 @@ pytest_collect_file = Sybil(
 def pytest_addoption(parser: Any) -> None:
     group = parser.getgroup("hereish")
     group.addoption("--quick", action="store_true", help="only the tests of conftest.QUICK")
-    group.addoption("--slow", action="store_true", help="only the tests of conftest.SLOW")
     group.addoption("--without-slow", action="store_true", help="all but those of conftest.SLOW")
 
 
@@ -144,7 +143,6 @@ def pytest_ignore_collect(collection_path: Path, config: Any) -> bool | None:
     slow = any(path.match(pattern) for pattern in SLOW)
     left_out = (
         (config.getoption("--quick") and not quick)
-        or (config.getoption("--slow") and not slow)
         or (config.getoption("--without-slow") and slow)
     )
     return True if left_out else None
@@ -162,8 +160,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """One more than there are cores if everything is run: some tests wait for clocks and disks."""
-    whole = config.getoption("--slow") or config.getoption("--without-slow")
-    if not whole or "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if not whole or config.getoption("--quick") or "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     return 1 + (os.cpu_count() or 1)
 

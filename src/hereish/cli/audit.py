@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 EXAMPLE = """\b
 Examples:
   hereish audit --within 5s
-  hereish audit --reports 4 --mechanism independent --distance 100m --distance 300m
+  hereish audit --reports 4 --mechanism independent --distance 100m --distance 300m --within 5s
   hereish audit --accuracy 1km --runs 20000 --json
   hereish audit hereish.audit.controls:sound --runs 5000
 

@@ -36,9 +36,9 @@ from hereish.evaluation import dataset, settings_file, tuning
 
 EXAMPLE = """\b
 Examples:
-  hereish tune -o settings.toml --trials 12 --p 0.5
+  hereish tune -o settings.toml --trials 4 --p 0.5
   hereish tune geolife.parquet -o settings.toml --p 0.1 --trials 8 --picture pareto_front.png
-  hereish tune -o walker.toml --preset walker --p 0.2 --p 0.5 --trials 4
+  hereish tune -o walker.toml --preset walker --p 0.5 --trials 4
   hereish sanitize walk.gpx -o public.gpx --settings settings.toml
 """
 WARNING = (
