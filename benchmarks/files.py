@@ -52,6 +52,8 @@ for path in pathlib.Path(sys.argv[1]).iterdir():
     parser.Parse(path.read_bytes(), True)
 """
 CSV_ROWS, GPX_FILES = 4_000_000, 5_000
+# In a file that jobs share: as many rows of CSV, and so many copies of the Parquet file.
+SHARED_CSV_ROWS, COPIES = 12_000_000, 4
 _SETTINGS = ["--accuracy", "3km", "--window", "trace", "--drop-bad", "--quiet"]
 _COMMAND = "hereish sanitize --accuracy 3km --window trace --drop-bad"
 
@@ -110,7 +112,7 @@ def csv_files() -> list[Result]:
             _sanitize(path, folder / "out.csv"),
         )
     speed, peak = _ratio(read, sanitized), sanitized[0].peak_bytes
-    command = f"{_COMMAND}, {CSV_ROWS:,} {what} rows of CSV"
+    command = f"{_COMMAND}, {what} as CSV"
     return [
         Result(
             f"speed, {command} / pyarrow reading the file",
@@ -129,8 +131,8 @@ def file_jobs() -> list[Result]:
     results = []
     with tempfile.TemporaryDirectory() as name, all_cores():
         folder = Path(name)
-        parquet, what = _parquet(folder)
-        for form, path in (("Parquet", parquet), ("CSV", _csv(folder)[0])):
+        for form, write in (("Parquet", _copies), ("CSV", partial(_csv, rows=SHARED_CSV_ROWS))):
+            path, what = write(folder)
             out = folder / f"out{path.suffix}"
             one, two = _in_turns(3, _sanitize(path, out), _sanitize(path, out, jobs=2))
             faster = min(used.clock_s for used in one) / min(used.clock_s for used in two)
@@ -143,6 +145,7 @@ def file_jobs() -> list[Result]:
                     faster >= 1.7,
                 )
             )
+            path.unlink()
     return results
 
 
@@ -213,16 +216,32 @@ def _parquet(folder: Path) -> tuple[Path, str]:
     return (GEOLIFE, "GeoLife") if GEOLIFE.exists() else (_synthetic(folder), "made-up")
 
 
-def _csv(folder: Path) -> tuple[Path, str]:
+def _copies(folder: Path) -> tuple[Path, str]:
+    """The Parquet file several times over, each time of other people."""
+    source, what = _parquet(folder)
+    path, rows = folder / "copies.parquet", 0
+    file = pq.ParquetFile(source)
+    number = file.schema_arrow.get_field_index("user")
+    schema = file.schema_arrow.set(number, pa.field("user", pa.int64()))
+    with pq.ParquetWriter(path, schema, compression="zstd") as out:
+        for copy in range(COPIES):
+            for batch in file.iter_batches(1 << 20):
+                user = compute.add(batch.column(number).cast(pa.int64()), copy * 1_000_000)
+                out.write_batch(pa.record_batch(batch.set_column(number, "user", user), schema))
+                rows += len(batch)
+    return path, f"{rows:,} rows ({COPIES} times {what})"
+
+
+def _csv(folder: Path, rows: int = CSV_ROWS) -> tuple[Path, str]:
     """The first rows as CSV, texts in quotes."""
     source, what = _parquet(folder)
-    table = pq.read_table(source).slice(0, CSV_ROWS)
+    table = pq.read_table(source).slice(0, rows)
     at = compute.strftime(
         table["at"].cast(pa.timestamp("s", "UTC"), safe=False), "%Y-%m-%dT%H:%M:%SZ"
     )
     path = folder / "in.csv"
     csv.write_csv(table.set_column(table.schema.get_field_index("at"), "at", at), path)
-    return path, what
+    return path, f"{table.num_rows:,} rows of {what}"
 
 
 def _write_gpx(folder: Path) -> None:
