@@ -142,7 +142,9 @@ FAULT_TEXTS = {
     Fault.JUMP: FaultText(
         "its clock jumps: it is years away from the other points of its trace",
         "points of a trace within a year of one another",
-        "give each its own trace with --trace",
+        "if the gap is real, read no traces with --trace '', or name another column with --trace",
+        "if the gap is real, divide the track there, as gpsbabel -x track,pack,split=365d does; "
+        "where a property tells traces, read none with --trace ''",
     ),
     Fault.ORDER: FaultText(
         "its time is out of order among the points of its trace",

@@ -101,7 +101,10 @@ ROWS: dict[Fault, tuple[str, str]] = {
     Fault.LON_RANGE: ("in.csv", row(lon="247.65432")),
     Fault.SWAPPED: ("in.csv", row(lat="124.765432", lon="61.234567")),
     Fault.YEAR: ("in.csv", row(time="1024-06-03T08:10:00Z")),
-    Fault.JUMP: ("in.csv", row(time="2005-06-03T08:10:00Z") + GOOD.replace("08:00", "09:00")),
+    Fault.JUMP: (
+        "in.csv",
+        (row(time="2005-06-03T08:10:00Z") + GOOD).replace("user", "trace"),
+    ),
 }
 
 
