@@ -219,6 +219,11 @@ def no_times() -> NoPointsError:
     )
 
 
+def counted(number: int, singular: str, plural: str) -> str:
+    """A number of things, such as `1 track` and `2 tracks`."""
+    return f"{number:,} {singular if number == 1 else plural}"
+
+
 def empty_file(expected: str) -> UnreadableFileError:
     """Of a file without any content, which may have been lost."""
     return UnreadableFileError(

@@ -47,7 +47,7 @@ class Validator:
         self.points = 0  # rows that were read
         self.dropped: dict[str, int] = {}  # of those, by reason
         self.unreadable: list[str] = []  # files that were read in part or not at all
-        self.without_points: list[str] = []  # files that are whole and have none
+        self.without_points: list[str] = []  # files, or parts of them, that are whole and have none
         self.possible_users: list[str] = []  # columns that may tell them, where none were read
         self._files_with_rest = 0  # of those, such that may hold more
         self._files: set[Source] = set()
@@ -60,6 +60,8 @@ class Validator:
         """The rows of a batch that has just been read whose own values can be used."""
         self.points += len(batch)
         self._files.add(source)
+        if batch.passed_over:
+            self.without_points.append(f"{source.name}: {batch.passed_over}")
         return self.without_faults(source, batch, row_faults(batch))
 
     def include(self, points: int, dropped: Mapping[str, int], source: Source) -> None:
