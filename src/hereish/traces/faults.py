@@ -81,8 +81,9 @@ FAULT_TEXTS = {
     Fault.NUMBER: FaultText(
         "its time is a number, and no plausible one",
         "seconds, milliseconds, microseconds or nanoseconds since 1970, or days as Excel counts "
-        "them, of the years 1980 to 2100",
-        "say what it counts with --time-format s, ms, us, ns or excel",
+        "them, of the years 2000 to 2100",
+        "say what it counts with --time-format: s, ms, us, ns, excel, apple (seconds since 2001), "
+        "ticks (of .NET) or filetime (of Windows)",
     ),
     Fault.DAY_OR_MONTH: FaultText(
         "its date may begin with the day or with the month",

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from hereish.errors import ParameterError
 from hereish.traces.columns import Columns
-from hereish.traces.faults import Fault
+from hereish.traces.faults import FAULT_TEXTS, Fault
 from hereish.traces.formats import delimited
 from hereish.traces.formats._degrees import parse_degrees
-from hereish.traces.formats._time_numbers import TIME_UNITS, UNITS_US, number_time, unit_of
+from hereish.traces.formats._time_numbers import UNITS_US, number_time, unit_of
 from hereish.traces.formats._times import TimeParser
 from hereish.traces.formats.base import Source
 from hereish.traces.table import RowBatch
@@ -124,12 +124,12 @@ def test_what_is_no_time_or_may_be_two_is_not_read(text: str, fault: Fault) -> N
     assert (found if isinstance(found, Fault) else Fault.NONE) == fault
 
 
-@given(st.floats(3.2e8, 4.13e9), st.sampled_from(TIME_UNITS))
+@given(st.floats(9.47e8, 4.13e9), st.sampled_from(list(UNITS_US)))
 def test_no_number_of_a_likely_year_is_of_two_units(at_s: float, unit: str) -> None:
     number = at_s * 1e6 / UNITS_US[unit] + (25_569 if unit == "excel" else 0)
     fits = [
         one
-        for one in TIME_UNITS
+        for one in UNITS_US
         if not isinstance(time := number_time(number, one), Fault) and _likely(time)
     ]
     assert fits == [unit]
@@ -138,8 +138,31 @@ def test_no_number_of_a_likely_year_is_of_two_units(at_s: float, unit: str) -> N
 
 def _likely(time: int | datetime) -> bool:
     if isinstance(time, datetime):
-        return 1980 <= time.year <= 2100
-    return 3.155328e14 <= time < 4.133980e15
+        return 2000 <= time.year <= 2100
+    return 9.466848e14 <= time < 4.133980e15
+
+
+# 15 June 2024, 10:30 in UTC.
+@pytest.mark.parametrize(
+    ("number", "unit"),
+    [("740140200", "apple"), ("638540442000000000", "ticks"), ("133629210000000000", "filetime")],
+)
+def test_numbers_that_begin_elsewhere_are_read_if_they_are_named(
+    tmp_path: Path, number: str, unit: str
+) -> None:
+    """They are refused otherwise: others of their size are times of the nineties, or of none."""
+    text = f"time,lat,lon\n{number},60,25\n{number}.0,60,25\n"
+    assert table(tmp_path, text).fault.tolist() == [Fault.NUMBER] * 2
+    batch = table(tmp_path, text, time_format=unit)
+    assert (batch.fault.tolist(), batch.at_us.tolist()) == ([0, 0], [US, US])
+    assert TimeParser(None, unit).parse(int(number)) == US
+    assert unit in FAULT_TEXTS[Fault.NUMBER].remedy
+
+
+def test_numbers_of_before_2000_are_read_if_they_are_named(tmp_path: Path) -> None:
+    text = "time,lat,lon\n820454400,60,25\n"
+    assert table(tmp_path, text).fault.tolist() == [Fault.NUMBER]
+    assert table(tmp_path, text, time_format="s").at_us.tolist() == [820_454_400_000_000]
 
 
 @given(st.floats(allow_nan=True, allow_infinity=True))
