@@ -45,6 +45,7 @@ class Fault(enum.IntEnum):
     ZONE_NAME = 16
     NO_DATE = 17
     POINT = 18
+    NO_CLOCK = 19
 
 
 class FaultText(NamedTuple):
@@ -99,6 +100,12 @@ FAULT_TEXTS = {
         "its time has no date",
         "a time with its date, in one column or in two",
         "name the column of the dates with --date",
+    ),
+    Fault.NO_CLOCK: FaultText(
+        "its date has no time of day",
+        "a date and a time of day, in one column or in two",
+        "name the column of the times with --time; if there is none, and midnight will do, that of "
+        "the dates",
     ),
     Fault.ZONE: FaultText(
         "its time does not say its offset from UTC, and most others in its file do",

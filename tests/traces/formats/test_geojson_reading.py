@@ -361,3 +361,11 @@ def test_a_long_file_is_one_piece_with_its_lines_in_order(tmp_path: Path) -> Non
     assert sorted(traces(found)) == [1] * many + [2] * many
     assert len(set(traces(found)[:many])) == 1
     assert found.done == 1.0
+
+
+def test_a_date_is_the_time_of_a_point_if_it_tells_that_of_the_day(tmp_path: Path) -> None:
+    content = collection(point(0, date=AT[0]), point(1, date="2024-05-01"), point(2, time=AT[2]))
+    batch = read(source(tmp_path, "a.geojson", content))
+    assert faults(batch) == [Fault.NONE, Fault.NO_CLOCK, Fault.NONE]
+    content = collection(point(1, date="2024-05-01"))
+    assert not read(source(tmp_path, "a.geojson", content), Columns(time="date")).fault.any()

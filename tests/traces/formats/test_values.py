@@ -319,10 +319,10 @@ def test_columns_of_other_languages_are_known(tmp_path: Path, header: str) -> No
 
 def test_a_date_is_not_taken_for_a_time(tmp_path: Path) -> None:
     """The clock may be in a column that nobody knows, and all would be at midnight."""
+    text = "Date,clock,lat,lon\n2024-06-15,10:30:00,60,25\n"
+    assert table(tmp_path, text).fault.tolist() == [Fault.NO_CLOCK]
     with pytest.raises(ParameterError, match=r"if 'Date' tells the time of day, too, give --time"):
-        table(tmp_path, "Date,lat,lon\n2024-06-15 10:30:00,60,25\n")
-    rows = "Date,lat,lon\n2024-06-15T10:30:00Z,60,25\n"
-    assert table(tmp_path, rows, time="Date").at_us.tolist() == [US]
+        Columns().find_all(["Date", "lat", "lon"], ("time", "lat", "lon"))
 
 
 def test_metres_are_not_taken_for_degrees(tmp_path: Path) -> None:
@@ -361,3 +361,76 @@ def test_what_stands_around_a_table_is_passed_over(tmp_path: Path) -> None:
     batch = table(tmp_path, text)
     assert not batch.fault.any()
     assert batch.line.tolist() == [5, 7]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("date", "2024-06-15T10:30:00Z"),
+        ("Date", "15 Jun 2024 10:30:00 GMT"),
+        ("DATE", "20240615103000"),
+        ("eventDate", "2024-06-15T13:30+03:00"),
+        ("date", str(SECONDS)),
+        ("date", "45458.4375"),
+    ],
+)
+def test_a_date_with_the_time_of_day_is_a_time(tmp_path: Path, name: str, text: str) -> None:
+    batch = table(tmp_path, f"{name},lat,lon\n{text},60,25\n")
+    assert (batch.fault.tolist(), batch.at_us.tolist()) == ([0], [US])
+    assert batch.layout.time == name
+
+
+@pytest.mark.parametrize("text", ["2024-06-15", "20240615", "15.6.2024", "2024:06:15", "45458"])
+def test_a_bare_date_is_not_taken_for_midnight(tmp_path: Path, text: str) -> None:
+    content = f"date,lat,lon\n{text},60,25\n"
+    assert table(tmp_path, content).fault.tolist() == [Fault.NO_CLOCK]
+    midnight = table(tmp_path, content, time="date")
+    assert midnight.fault.tolist() == [0]
+    assert midnight.at_us.tolist() == [US - 10.5 * 3600 * 1_000_000]
+
+
+def test_a_column_of_dates_beside_one_of_times_is_that_of_their_dates(tmp_path: Path) -> None:
+    text = "eventDate,eventTime,decimalLatitude,decimalLongitude\n2024-06-15,10:30:00Z,60,25\n"
+    batch = table(tmp_path, text)
+    assert (batch.fault.tolist(), batch.at_us.tolist()) == ([0], [US])
+    plain = "date,ts,lat,lon\nnever,1718447400,60,25\n"
+    assert table(tmp_path, plain).at_us.tolist() == [US]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "ts,latitude_deg,longitude_deg",
+        "created_at,decimalLatitude,decimalLongitude",
+        "gps_datetime,gpsLat,gpsLon",
+        "Event Time,LATITUDE °,LONGITUDE °",
+        "vehicle.timestamp,position.latitude,position.longitude",
+        "aika,leveysaste,pituusaste",
+        "时间,纬度,经度",
+    ],
+)
+def test_rarer_names_are_known(tmp_path: Path, header: str) -> None:
+    batch = table(tmp_path, f"{header}\n2024-06-15T10:30:00Z,60,25\n")
+    assert (batch.fault.tolist(), batch.at_us.tolist()) == ([0], [US])
+    assert (batch.lat.tolist(), batch.lon.tolist()) == ([60.0], [25.0])
+
+
+@pytest.mark.parametrize(
+    ("header", "why"),
+    [
+        ("ts,created_at,lat,lon", "which is it, 'ts', 'created_at'"),
+        ("time,lat_dd,decimalLatitude,lon", "which is it, 'lat_dd', 'decimalLatitude'"),
+        ("time,lat_deg,lat_min,lon_deg,lon_min", "no column is called lat"),
+        ("time,latitude_degrees,latitude_minutes,lon", "no column is called lat"),
+        ("time,pickup_latitude,dropoff_latitude,lon", "no column is called lat"),
+    ],
+)
+def test_of_two_equally_usual_names_neither_is_taken(tmp_path: Path, header: str, why: str) -> None:
+    cells = ",".join("1" for _ in header.split(","))
+    with pytest.raises(ParameterError, match=why):
+        table(tmp_path, f"{header}\n{cells}\n")
+
+
+def test_a_more_usual_name_is_taken_before_rarer_ones(tmp_path: Path) -> None:
+    text = f"created_at,gps_time,ts,lat,lon\nnever,{SECONDS},never,60,25\n"
+    assert table(tmp_path, text).at_us.tolist() == [US]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hereish.errors import HereishError, ParameterError
-from hereish.traces.column_names import OTHER_NAMES, USUAL_NAMES, normal_name, unit_in_name
+from hereish.traces.column_names import USUAL_NAMES, known_names, normal_name, unit_in_name
 from hereish.traces.columns import NO_USER, Columns, Layout, owner_columns, side_column
 from hereish.traces.faults import NoPointsError, UnreadableFileError, empty_file
 from hereish.traces.formats._bytes import SourceBytes
@@ -83,7 +83,7 @@ def _read_head(lines: Iterator[str]) -> tuple[list[str], str]:
 def _names_places(text: str) -> bool:
     """Whether a line that begins like a comment is a header."""
     names = re.split(r"[,;\t|]", text.removeprefix(_COMMENT))
-    known = {*USUAL_NAMES["lat"], *OTHER_NAMES["lat"], *USUAL_NAMES["point"]}
+    known = known_names("lat") | {*USUAL_NAMES["point"]}
     return any(normal_name(name) in known for name in names)
 
 
@@ -206,7 +206,7 @@ def _find_columns(columns: Columns, names: Sequence[str]) -> tuple[FieldPosition
             expected=f"{_NAMES}, separated by commas, semicolons, tabs or bars",
             remedy="remove the lines before that one, or separate its fields by one of these",
         )
-    roles = columns.find_all(names, required=("time", "lat", "lon"), points=True)
+    roles = columns.find_all(names, required=("time", "lat", "lon"), points=True, dates=True)
     positions: dict[str, Any] = {role: names.index(name) for role, name in roles.items()}
     if "point" not in roles:
         for role in ("lat", "lon"):
@@ -221,6 +221,7 @@ def _find_columns(columns: Columns, names: Sequence[str]) -> tuple[FieldPosition
         width=len(names),
         keep=keep,
         date_always=columns.date is not None,
+        time_of_day=columns.must_tell_time_of_day(roles["time"]),
         owners={name: names.index(name) for name in owners},
         **positions,
     )
@@ -254,7 +255,7 @@ def sniff(head: bytes) -> bool:
     names = {normal_name(name) for name in re.split(f"[{DELIMITERS}]", line.replace('"', ""))}
 
     def has(role: str) -> bool:
-        return not names.isdisjoint((*USUAL_NAMES[role], *OTHER_NAMES[role]))
+        return not names.isdisjoint(known_names(role))
 
     return (has("lat") and has("lon")) or has("point")
 

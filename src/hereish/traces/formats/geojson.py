@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO, NamedTuple
 
 from hereish.errors import ParameterError
-from hereish.traces.column_names import OTHER_NAMES, USUAL_NAMES, normal_name
+from hereish.traces.column_names import known_names, normal_name
 from hereish.traces.columns import Columns, Layout, describe_names
 from hereish.traces.faults import (
     Fault,
@@ -44,7 +44,7 @@ from hereish.traces.formats._markup import (
     merge_file,
 )
 from hereish.traces.formats._places import parse_position
-from hereish.traces.formats._times import TimeParser
+from hereish.traces.formats._times import TimeParser, tells_time_of_day
 from hereish.traces.formats.base import Format, Source, Writer
 from hereish.traces.guarantee import GuaranteeMetadata
 from hereish.traces.table import RowBatch
@@ -189,7 +189,7 @@ class _FeatureReader:
         self._trace = columns.find("trace", names)
         self._columns = columns
         self._given_time = columns.time and columns.find("time", names)
-        known = (*USUAL_NAMES["time"], *OTHER_NAMES["time"])
+        known = known_names("time") | known_names("date")
         self._time_names = [name for name in names if normal_name(name) in known]
         self._own_times: dict[tuple[str, ...], str | None] = {}  # by the properties of a point
         lines = any(map(self._has_times, features))
@@ -225,7 +225,7 @@ class _FeatureReader:
             return self._given_time if self._given_time in known else None
         filled = tuple(name for name, value in known.items() if value is not None)
         if filled not in self._own_times:
-            self._own_times[filled] = self._columns.find("time", filled)
+            self._own_times[filled] = self._columns.find_time(filled)
         empty = (name for name in known if name in self._time_names)
         return self._own_times[filled] or next(empty, None)
 
@@ -278,10 +278,14 @@ class _FeatureReader:
         user, trace = self._ids(feature)
         positions = self._positions(feature)
         known = feature.properties
+        own = self._own_time(feature) if feature.shape == _POINT else None
+        dated = own is not None and self._columns.must_tell_time_of_day(own)
         values = [known.get(name, known.get(_LISTS.get(name, ""))) for name in self._keep]
         columns = [_spread(value, len(positions)) for value in values]
         for i, (position, time) in enumerate(positions):
             at, lat, lon = self._parse_position(position, time)
+            if dated and not isinstance(at, Fault) and not tells_time_of_day(time):
+                at = Fault.NO_CLOCK
             kept = [column[i] for column in columns]
             yield Row.parsed(feature.number, at, lat, lon, user, trace, kept)
 
