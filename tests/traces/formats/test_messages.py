@@ -24,7 +24,15 @@ from tests.support.paths import ROOT
 FORMATS = ROOT / "src" / "hereish" / "traces" / "formats"
 # Where the two readers can raise it.
 MODULES = (
-    *("_bytes.py", "_encodings.py", "_text.py", "_xml.py", "delimited.py", "gpx.py"),
+    *(
+        "_bytes.py",
+        "_encodings.py",
+        "_text.py",
+        "_xml.py",
+        "delimited.py",
+        "_table_head.py",
+        "gpx.py",
+    ),
     "../faults.py",
 )
 WHOLE = "it is larger than"  # of formats that are read as a whole
@@ -51,7 +59,7 @@ FILES: dict[str, tuple[str, str | bytes]] = {
     "it is empty": ("in.csv", ""),
     "it has a header and no rows": ("in.csv", HEADER),
     "it has numbers, so it is no header": ("in.csv", GOOD),
-    "its first line has a single field": ("in.csv", "My track\n" + HEADER + GOOD),
+    "its first line has a single field": ("in.csv", "My track\nof today\n"),
     "its quotes do not fit, or one of its fields is far too long": (
         "in.csv",
         HEADER + GOOD + '"ann"x,1,2,3\n',
