@@ -133,7 +133,9 @@ def test_markers_routes_and_areas_beside_points_with_times_are_passed_over(tmp_p
     )
     batch = read(source(tmp_path, "a.geojson", content))
     assert (batch.line.tolist(), faults(batch)) == ([3], [Fault.NONE])
-    assert batch.passed_over == "2 points without a time, 1 line without times, 1 area"
+    assert (
+        batch.passed_over == "2 points without a time, 1 line without times, 1 area or collection"
+    )
     assert not batch.layout.lines
     beside = collection(point(0, name="home"), line(0, 1, coordTimes=AT[:2]))
     assert traces(read(source(tmp_path, "a.geojson", beside))) == [1, 1]
@@ -198,7 +200,7 @@ def test_a_place_that_cannot_be_used_is_marked(
         feature({"type": "Polygon", "coordinates": [[[1, 2], [3, 4], [5, 6]]]}, {"time": AT[0]}),
         feature({"type": ["Point"], "coordinates": [1, 2]}, {"time": AT[0]}),
         feature({"type": "LineString", "coordinates": {}}, {"coordTimes": []}),
-        feature({"type": "GeometryCollection", "geometries": []}, {}),
+        feature({"type": "GeometryCollection", "geometries": []}, {"time": AT[0]}),
     ],
 )
 def test_a_feature_that_is_none_is_marked(tmp_path: Path, wrong: Any) -> None:

@@ -50,8 +50,8 @@ from hereish.traces.guarantee import GuaranteeMetadata
 from hereish.traces.table import RowBatch
 
 _POINT, _LINE, _LINES = "Point", "LineString", "MultiLineString"
-_AREAS = ("Polygon", "MultiPolygon")
-_GEOMETRIES = (_POINT, "MultiPoint", _LINE, _LINES, *_AREAS, "GeometryCollection")
+_OTHERS = ("Polygon", "MultiPolygon", "MultiPoint", "GeometryCollection")  # are passed over
+_GEOMETRIES = (_POINT, _LINE, _LINES, *_OTHERS)
 _WGS84 = re.compile(r"(urn:ogc:def:crs:)?(OGC:([\d.]*:)?CRS84|EPSG:([\d.]*:)?4326)", re.IGNORECASE)
 _LISTS = {"kind": "kinds", "cost": "costs"}  # their names in a line, where they are lists
 _TIMES = ("coordTimes", "times", "datetimes")  # lists of times, one per position
@@ -70,7 +70,7 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
     """The points of all features; the `line` of a row is the number of its feature."""
     every = list(_parse_features(parse_json(source)))
     reader = _FeatureReader(every, columns)
-    has_places = any(one.coordinates and one.shape not in _AREAS for one in every)
+    has_places = any(one.coordinates for one in every)
     features = [feature for feature in every if reader.takes(feature)]
     all_rows = (row for feature in features for row in reader.rows(feature))
     batches = []
@@ -173,8 +173,10 @@ def _parse_feature(number: int, value: Any) -> _Feature:
     properties, geometry = value.get("properties"), value.get("geometry")
     known = properties if isinstance(properties, dict) else {}
     shape = geometry.get("type") if isinstance(geometry, dict) else None
+    if shape in _OTHERS:
+        return _Feature(number, shape, [], known)
     coordinates = geometry.get("coordinates") if isinstance(geometry, dict) else None
-    if shape not in (_POINT, _LINE, _LINES, *_AREAS) or not isinstance(coordinates, list):
+    if shape not in (_POINT, _LINE, _LINES) or not isinstance(coordinates, list):
         return _Feature(number, None, [], known)
     return _Feature(number, shape, coordinates, known)
 
@@ -249,8 +251,8 @@ class _FeatureReader:
         That goes by the names of its properties, which are public.
         """
         what = None
-        if feature.shape in (_POINT, *_AREAS) and self._own_time(feature) is None:
-            what = "points" if feature.shape == _POINT else "areas"
+        if feature.shape in (_POINT, *_OTHERS) and self._own_time(feature) is None:
+            what = "points" if feature.shape == _POINT else "others"
         elif feature.shape in (_LINE, _LINES) and not self._has_times(feature):
             what = "lines"
         if what is not None:
@@ -262,7 +264,7 @@ class _FeatureReader:
         kinds = {
             "points": ("point without a time", "points without a time"),
             "lines": ("line without times", "lines without times"),
-            "areas": ("area", "areas"),
+            "others": ("area or collection", "areas or collections"),
         }
         return ", ".join(
             counted(self._passed_over[kind], *names)
