@@ -133,6 +133,9 @@ def test_a_day_that_is_saved_as_a_moment_has_no_time_of_day(tmp_path: Path) -> N
     assert batch.fault.tolist() == [Fault.NO_CLOCK] * 3
     batch, _ = both(tmp_path, {"date": days, "lat": LAT, "lon": LON}, Columns(time="date"))
     assert not batch.fault.any()
+    moments = days.cast(pa.timestamp("us", "UTC"))  # as they are written here
+    batch, _ = both(tmp_path, {"date": moments, "lat": LAT, "lon": LON}, Columns())
+    assert not batch.fault.any()
 
 
 @pytest.mark.parametrize("name", READ)

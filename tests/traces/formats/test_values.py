@@ -13,6 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hereish.errors import ParameterError
+from hereish.traces.column_names import (
+    OTHER_NAMES,
+    RARE_NAMES,
+    ROW_NUMBERS,
+    USUAL_NAMES,
+    normal_name,
+)
 from hereish.traces.columns import Columns
 from hereish.traces.faults import FAULT_TEXTS, Fault
 from hereish.traces.formats import delimited
@@ -434,3 +441,11 @@ def test_of_two_equally_usual_names_neither_is_taken(tmp_path: Path, header: str
 def test_a_more_usual_name_is_taken_before_rarer_ones(tmp_path: Path) -> None:
     text = f"created_at,gps_time,ts,lat,lon\nnever,{SECONDS},never,60,25\n"
     assert table(tmp_path, text).at_us.tolist() == [US]
+
+
+def test_each_known_name_is_of_one_role_and_is_written_as_it_is_compared() -> None:
+    tiers = (USUAL_NAMES, OTHER_NAMES, RARE_NAMES)
+    names = [name for tier in tiers for known in tier.values() for name in known]
+    assert len(names) == len(set(names))
+    assert [normal_name(name) for name in names] == names
+    assert not set(names) & set(ROW_NUMBERS)

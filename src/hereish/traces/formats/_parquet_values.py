@@ -92,8 +92,10 @@ def read_times(
     at_us = _read_times(records, roles, columns, parser, fault)
     if columns.must_tell_time_of_day(roles["time"]):
         column = records.column(roles["time"])
-        if pa.types.is_timestamp(column.type):  # as pandas has dates
+        if pa.types.is_timestamp(column.type):
+            # Midnights without a zone are dates as pandas has them.
             known = values_of(column, np.int64) % _DAY[column.type.unit] != 0
+            known |= column.type.tz is not None
         else:
             known = np.array([tells_time_of_day(text) for text in read_texts(column)])
         fault[(fault == Fault.NONE) & ~known] = Fault.NO_CLOCK
