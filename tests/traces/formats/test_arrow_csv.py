@@ -254,6 +254,7 @@ def test_every_spelling_of_a_time_means_the_same(tmp_path: Path, at: str, lat: s
     path = written(tmp_path, "user;time;lat;lon\n" + rows)
     for options in ({}, {"zone": ZoneInfo("Europe/Helsinki")}, {"time_format": "s"}):
         assert same(path, options) > 0
+    same(written(tmp_path, "user;date;lat;lon\n" + rows, "dates.csv"), {})
 
 
 @pytest.mark.parametrize("lat", LATS)
