@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hereish.traces.column_names import OTHER_NAMES, USUAL_NAMES
+from hereish.traces.column_names import OTHER_NAMES, RARE_NAMES, USUAL_NAMES
 from hereish.traces.faults import FAULT_REASONS
 from hereish.traces.formats.registry import FORMATS
 from tests.support.paths import ROOT
@@ -154,9 +154,9 @@ def test_the_page_of_files_knows_all_formats_names_and_faults() -> None:
             assert f"`{extension}`" in text
         assert f"`{form.name}`" in text
     for role, names in USUAL_NAMES.items():
-        others = OTHER_NAMES[role]
-        listed_names = [", ".join(f"`{name}`" for name in some) for some in (names, others)]
-        assert f"| `--{role}` | {listed_names[0]} | {listed_names[1]} |" in text
+        tiers = (names, OTHER_NAMES[role], RARE_NAMES[role])
+        listed_names = [", ".join(f"`{name}`" for name in some) for some in tiers]
+        assert " ".join(f"| `--{role}` | {' | '.join(listed_names)} |".split()) in text
     listed = re.findall(r"(?<=The reasons are\n\n)(?:\* .+\n)+", page)
     assert listed == ["".join(f"* {words}\n" for words in FAULT_REASONS.values())]
 

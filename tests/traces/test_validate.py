@@ -94,14 +94,22 @@ def test_a_clock_that_is_wrong_once_costs_one_point_and_not_all_that_follow() ->
 def test_a_clock_that_jumps_by_years_costs_the_smaller_side() -> None:
     cold = [0.0, 60.0]
     warm = [9 * YEAR_S + 60.0 * i for i in range(5)]
-    assert faults(batch(cold + warm)) == [Fault.JUMP] * 2 + [N] * 5
-    assert faults(batch([*warm[:3], 0.0, *warm[3:]])) == [N] * 3 + [Fault.JUMP] + [N] * 2
-    assert faults(batch([0.0, YEAR_S - 1.0])) == [N, N]
+    assert faults(batch(cold + warm, trace=["t"] * 7)) == [Fault.JUMP] * 2 + [N] * 5
+    back = batch([*warm[:3], 0.0, *warm[3:]], trace=["t"] * 6)
+    assert faults(back) == [N] * 3 + [Fault.JUMP] + [N] * 2
+    assert faults(batch([0.0, YEAR_S - 1.0], trace=["t"] * 2)) == [N, N]
+
+
+def test_what_is_of_no_trace_may_have_years_in_between() -> None:
+    times = [0.0, 60.0, *(9 * YEAR_S + 60.0 * i for i in range(5))]
+    assert faults(batch(times)) == [N] * 7
+    assert faults(batch(times, user=["a"] * 7, trace=[""] * 7)) == [N] * 7
 
 
 def test_the_next_piece_of_a_file_goes_on_where_the_last_one_ended() -> None:
-    first = batch([0, 10, 20], user=["a", "a", "a"])
-    second = batch([20, 15, 30, 25 + 3 * YEAR_S, 5], user=["a", "a", "a", "a", "b"])
+    first = batch([0, 10, 20], user=["a", "a", "a"], trace=["t"] * 3)
+    users = ["a", "a", "a", "a", "b"]
+    second = batch([20, 15, 30, 25 + 3 * YEAR_S, 5], user=users, trace=["t"] * 5)
     expected = [N] * 3 + [Fault.TWICE, Fault.ORDER, N, Fault.JUMP, N]
     assert faults(first, second) == expected
 

@@ -120,7 +120,7 @@ def input_options(*others: Decorator) -> Decorator:
         "source",
         InputOptions,
         option(_GROUP, "--user", help="Column of the users; @file or @folder: each is a user."),
-        option(_GROUP, "--trace", help="Column of the traces."),
+        option(_GROUP, "--trace", help="Column of the traces; '' reads none."),
         option(_GROUP, "--time", help="Column of the times."),
         option(_GROUP, "--lat", help="Column of the latitudes."),
         option(_GROUP, "--lon", help="Column of the longitudes."),

@@ -10,10 +10,11 @@ from zoneinfo import ZoneInfo
 
 from hereish.errors import ParameterError
 from hereish.traces.column_names import (
-    OTHER_NAMES,
     ROW_NUMBERS,
     SIDE_NAMES,
     USUAL_NAMES,
+    find_known,
+    known_names,
     normal_name,
     unit_in_name,
 )
@@ -57,13 +58,22 @@ class Columns:
                     f"of these with --{role}"
                 )
             return wanted
-        for known in (USUAL_NAMES[role], OTHER_NAMES[role]):
-            usual = [name for name in available if normal_name(name) in known]
-            if len(usual) > 1:
-                raise ParameterError(f"which is it, {describe_names(usual)}? Say so with --{role}")
-            if usual:
-                return usual[0]
-        return None
+        usual = find_known(role, available)
+        if len(usual) > 1:
+            raise ParameterError(f"which is it, {describe_names(usual)}? Say so with --{role}")
+        return usual[0] if usual else None
+
+    def find_time(self, available: Sequence[str]) -> str | None:
+        """The column of times; that of dates, whose values must then tell the time of day."""
+        time = self.find("time", available)
+        if time is None and self.date is None:
+            return self.find("date", available)
+        return time
+
+    def must_tell_time_of_day(self, name: str) -> bool:
+        """Whether a column of times was taken by the name of one of dates."""
+        dated = normal_name(name) in known_names("date")
+        return dated and self.time is None and self.time_format is None
 
     def require(self, role: str, available: Sequence[str]) -> str:
         """The same where there must be one."""
@@ -76,12 +86,18 @@ class Columns:
         return name
 
     def find_all(
-        self, available: Sequence[str], required: Sequence[str], *, points: bool = False
+        self,
+        available: Sequence[str],
+        required: Sequence[str],
+        *,
+        points: bool = False,
+        dates: bool = False,
     ) -> dict[str, str]:
         """The name of each role's column in a table; user and trace may be missing.
 
         With `points` one column of points may stand for lat and lon, and the role `date` may be
-        there. Raises if a column to keep is missing, or if two roles would read the same column.
+        there; with `dates` a column of dates may stand for the times. Raises if a column to keep
+        is missing, or if two roles would read the same column.
         """
         for option, name in (("--date", self.date), ("--point", self.point)):
             if name is not None and not points:
@@ -96,6 +112,9 @@ class Columns:
         if point is not None:
             names["point"] = point
             required = [role for role in required if role not in ("lat", "lon")]
+        if dates and "time" in required and (time := self.find_time(different)) is not None:
+            names["time"] = time
+            required = [role for role in required if role != "time"]
         names |= {role: self.require(role, different) for role in required}
         if points:
             date = self.find("date", different)
@@ -163,7 +182,7 @@ def owner_columns(available: Sequence[str], used: Sequence[str]) -> list[str]:
 def _remark(role: str, available: Sequence[str]) -> str:
     """Where places may be in columns of metres, or times in one of dates."""
     normal = {normal_name(name): name for name in available}
-    date = next((normal[name] for name in USUAL_NAMES["date"] if name in normal), None)
+    date = next(iter(find_known("date", available)), None)
     if role == "time" and date is not None:
         return f"; if {date!r} tells the time of day, too, give --time {date}"
     if role not in ("lat", "lon") or not {"x", "y"} <= normal.keys():

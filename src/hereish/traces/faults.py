@@ -45,6 +45,7 @@ class Fault(enum.IntEnum):
     ZONE_NAME = 16
     NO_DATE = 17
     POINT = 18
+    NO_CLOCK = 19
 
 
 class FaultText(NamedTuple):
@@ -81,8 +82,9 @@ FAULT_TEXTS = {
     Fault.NUMBER: FaultText(
         "its time is a number, and no plausible one",
         "seconds, milliseconds, microseconds or nanoseconds since 1970, or days as Excel counts "
-        "them, of the years 1980 to 2100",
-        "say what it counts with --time-format s, ms, us, ns or excel",
+        "them, of the years 2000 to 2100",
+        "say what it counts with --time-format: s, ms, us, ns, excel, apple (seconds since 2001), "
+        "ticks (of .NET) or filetime (of Windows)",
     ),
     Fault.DAY_OR_MONTH: FaultText(
         "its date may begin with the day or with the month",
@@ -98,6 +100,12 @@ FAULT_TEXTS = {
         "its time has no date",
         "a time with its date, in one column or in two",
         "name the column of the dates with --date",
+    ),
+    Fault.NO_CLOCK: FaultText(
+        "its date has no time of day",
+        "a date and a time of day, in one column or in two",
+        "name the column of the times with --time; if there is none, and midnight will do, that of "
+        "the dates",
     ),
     Fault.ZONE: FaultText(
         "its time does not say its offset from UTC, and most others in its file do",
@@ -142,7 +150,9 @@ FAULT_TEXTS = {
     Fault.JUMP: FaultText(
         "its clock jumps: it is years away from the other points of its trace",
         "points of a trace within a year of one another",
-        "give each its own trace with --trace",
+        "if the gap is real, read no traces with --trace '', or name another column with --trace",
+        "if the gap is real, divide the track there, as gpsbabel -x track,pack,split=365d does; "
+        "where a property tells traces, read none with --trace ''",
     ),
     Fault.ORDER: FaultText(
         "its time is out of order among the points of its trace",
@@ -215,6 +225,11 @@ def no_times() -> NoPointsError:
     return NoPointsError(
         "none of its points has a time: it is a route that was planned, or its times were removed"
     )
+
+
+def counted(number: int, singular: str, plural: str) -> str:
+    """A number of things, such as `1 track` and `2 tracks`."""
+    return f"{number:,} {singular if number == 1 else plural}"
 
 
 def empty_file(expected: str) -> UnreadableFileError:

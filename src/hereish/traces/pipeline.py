@@ -24,7 +24,7 @@ from hereish.traces.summary import ReleaseCounts
 from hereish.traces.table import BATCH_ROWS, RELEASED_KINDS, Ids, ReleasedRows, RowBatch
 from hereish.traces.thinning import Thinner
 from hereish.traces.trace_numbers import PublicRows, UnsortedInputError
-from hereish.traces.validate import YEAR_US, Validator, time_faults
+from hereish.traces.validate import YEAR_US, Validator, rows_of_given_traces, time_faults
 from hereish.traces.writing import Output, SortBounds
 
 _HARD, _EASY, _UNTESTED = map(RELEASED_KINDS.index, (Kind.HARD, Kind.EASY, Kind.UNTESTED))
@@ -204,9 +204,9 @@ class Pipeline:
             self._behind.wait()
 
     def _drop_time_faults(self, unit: _Unit, order: Ints) -> Ints:
-        fault = time_faults(unit.span, unit.at_us, order)
+        fault = time_faults(unit.span, unit.at_us, order, unit.given)
         if self._chosen is None:
-            self._last_times.check_traces(unit.span, unit.at_us, fault)
+            self._last_times.check_traces(unit.span, unit.at_us, unit.given, fault)
         if not fault.any():
             return order
         return order[self._validator.check(fault, unit.locate)[order]]
@@ -278,6 +278,7 @@ class _Unit:
         self.trace_id: Ints = _concat([part.trace_id for part in parts])
         batches = [part.batch for part in parts]
         self.at_us: Ints = _concat([batch.at_us for batch in batches])
+        self.given: Bools = _concat([rows_of_given_traces(batch) for batch in batches])
         self.points: Floats = np.column_stack(
             [_concat([batch.lat for batch in batches]), _concat([batch.lon for batch in batches])]
         )
@@ -303,15 +304,16 @@ class _LastTimes:
         self._budgets = np.empty(0, dtype=np.int64)
         self._jumped = np.empty(0, dtype=np.bool_)
 
-    def check_traces(self, span: Ints, at_us: Ints, fault: Faults) -> None:
-        """No trace goes on before, at, or years after its last time, nor after a jump."""
+    def check_traces(self, span: Ints, at_us: Ints, given: Bools, fault: Faults) -> None:
+        """No trace goes on before or at its last time, nor, if it is given, years after it."""
         count = int(span.max()) + 1
         self._spans = _grown(self._spans, count, _NEVER)
         self._jumped = _grown(self._jumped, count, False)
         known = self._spans[span] != _NEVER
         if known.any():
             last = self._spans[span[known]]
-            if ((at_us[known] <= last) | (at_us[known] - last > YEAR_US)).any():
+            jumps = given[known] & (at_us[known] - last > YEAR_US)
+            if ((at_us[known] <= last) | jumps).any():
                 raise UnsortedInputError
             if self._jumped[span].any():
                 raise UnsortedInputError

@@ -60,6 +60,7 @@ class RowBatch:
     kept: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     layout: Layout = field(default_factory=Layout)
     done: float = 1.0  # the share of the file that has been read, for progress
+    passed_over: str = ""  # what else is in the file and no row, for the summary
     # Whether times so far were without an offset from UTC, and with one: others count on it.
     offsets: tuple[bool, bool] = (False, False)
 

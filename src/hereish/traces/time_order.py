@@ -9,7 +9,13 @@ import numpy as np
 from hereish.core.types import Ints
 from hereish.traces.faults import Fault, Faults
 from hereish.traces.table import Ids, RowBatch
-from hereish.traces.validate import YEAR_US, group_starts, main_era, row_faults
+from hereish.traces.validate import (
+    YEAR_US,
+    group_starts,
+    main_era,
+    row_faults,
+    rows_of_given_traces,
+)
 
 
 class TimeOrderChecker:
@@ -30,12 +36,13 @@ class TimeOrderChecker:
         step[begins] = [
             1 if us is None else at_us[i] - us for i, us in zip(begins, last, strict=True)
         ]
-        unordered = (step < 0) | (step > YEAR_US)
+        given = rows_of_given_traces(batch)[rows]
+        unordered = (step < 0) | (given & (step > YEAR_US))
         fault[rows[step == 0]] = Fault.TWICE
         ends = np.append(begins[1:], len(rows))
         for i in np.unique(np.searchsorted(begins, np.flatnonzero(unordered), side="right") - 1):
             span = slice(begins[i], ends[i])
-            fault[rows[span]] = _trace_faults(at_us[span], last[i])
+            fault[rows[span]] = _trace_faults(at_us[span], last[i], given=bool(given[begins[i]]))
         good = fault[rows] == Fault.NONE
         valid_us = np.where(good, at_us, np.iinfo(np.int64).min)
         for key, latest in zip(keys, np.maximum.reduceat(valid_us, begins).tolist(), strict=True):
@@ -57,11 +64,12 @@ def _by_trace(batch: RowBatch, rows: Ints) -> tuple[Ints, Ints, list[tuple[objec
     return rows, begins, [(users.names[u], traces.names[t]) for u, t in codes]
 
 
-def _trace_faults(at_us: Ints, last_us: int | None) -> Faults:
+def _trace_faults(at_us: Ints, last_us: int | None, *, given: bool) -> Faults:
     """Faults of a trace whose clock went back or jumped; as many points as possible stay."""
     fault = np.zeros(len(at_us), dtype=np.uint8)
-    low, high = main_era(at_us, last_us)
-    fault[(at_us < low) | (at_us > high)] = Fault.JUMP
+    if given:
+        low, high = main_era(at_us, last_us)
+        fault[(at_us < low) | (at_us > high)] = Fault.JUMP
     inside = np.flatnonzero(fault == Fault.NONE)
     if last_us is not None:
         fault[inside[at_us[inside] < last_us]] = Fault.ORDER

@@ -19,6 +19,7 @@ from hereish.traces.faults import (
     UnreadableFileError,
 )
 from hereish.traces.formats.base import Source
+from hereish.traces.names import canonical_name
 from hereish.traces.table import RowBatch
 
 YEAR_US = 365 * 86_400_000_000
@@ -46,7 +47,7 @@ class Validator:
         self.points = 0  # rows that were read
         self.dropped: dict[str, int] = {}  # of those, by reason
         self.unreadable: list[str] = []  # files that were read in part or not at all
-        self.without_points: list[str] = []  # files that are whole and have none
+        self.without_points: list[str] = []  # files, or parts of them, that are whole and have none
         self.possible_users: list[str] = []  # columns that may tell them, where none were read
         self._files_with_rest = 0  # of those, such that may hold more
         self._files: set[Source] = set()
@@ -59,6 +60,8 @@ class Validator:
         """The rows of a batch that has just been read whose own values can be used."""
         self.points += len(batch)
         self._files.add(source)
+        if batch.passed_over:
+            self.without_points.append(f"{source.name}: {batch.passed_over}")
         return self.without_faults(source, batch, row_faults(batch))
 
     def include(self, points: int, dropped: Mapping[str, int], source: Source) -> None:
@@ -178,10 +181,27 @@ def place_and_time_faults(lat: Floats, lon: Floats, at_us: Ints) -> Faults:
     return fault
 
 
-def time_faults(trace: Ints, at_us: Ints, order: Ints) -> Faults:
+def rows_of_given_traces(batch: RowBatch) -> Bools:
+    """Which rows are of a trace that the file tells, and not all that somebody has recorded.
+
+    A history may have years without a row; in a trace they are a clock that was wrong.
+    """
+    if batch.trace is None:
+        return np.zeros(len(batch), dtype=np.bool_)
+    nothing = ("", canonical_name(None))
+    given = [
+        # 0 is that of the points that stand beside the lines of a file.
+        canonical_name(name) not in nothing and not (batch.layout.numbered and name == 0)
+        for name in batch.trace.names
+    ]
+    return np.array(given, dtype=np.bool_)[batch.trace.codes]
+
+
+def time_faults(trace: Ints, at_us: Ints, order: Ints, given: Bools) -> Faults:
     """Faults of time: of several rows at one time in a trace all but the first, and clock jumps.
 
-    `order` has the rows by trace and time; of those at one time, the first in it stays.
+    `order` has the rows by trace and time; of those at one time, the first in it stays. Clocks jump
+    in traces that are `given`.
 
     Guarantee: `order` is public, so which rows stay does not depend on the order of the input.
     """
@@ -195,7 +215,7 @@ def time_faults(trace: Ints, at_us: Ints, order: Ints) -> Faults:
     times = at_us[order]
     same = own[1:] == own[:-1]
     fault[order[1:][same & (times[1:] == times[:-1])]] = Fault.TWICE
-    far = same & (times[1:] - times[:-1] > YEAR_US)
+    far = same & (times[1:] - times[:-1] > YEAR_US) & given[order[1:]]
     ends = np.append(begins[1:], len(own))
     for i in np.unique(np.searchsorted(begins, np.flatnonzero(far), side="right") - 1).tolist():
         span = order[begins[i] : ends[i]]
@@ -207,7 +227,8 @@ def time_faults(trace: Ints, at_us: Ints, order: Ints) -> Faults:
 def time_faults_of_batch(batch: RowBatch) -> Faults:
     """The same for the rows of one file, which may be in any order."""
     trace = batch.trace_codes()
-    return time_faults(trace, batch.at_us, np.lexsort((batch.at_us, trace)))
+    order = np.lexsort((batch.at_us, trace))
+    return time_faults(trace, batch.at_us, order, rows_of_given_traces(batch))
 
 
 def group_starts(key: Ints) -> Ints:

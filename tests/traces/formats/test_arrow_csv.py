@@ -114,7 +114,16 @@ HEADERS: dict[str, dict[str, Any]] = {
     "user,time,lat_e7,lon_e7": {},
     "device_code,time,lat,lon,extra": {},
     "user,time,lat,lon,": {},
+    "user,date,lat,lon": {},
 }
+
+# What loggers write before the header, and between it and the rows.
+PREAMBLES = [
+    *[""] * 12,
+    *("Some Logger v1.2", "# made by hand", "Device:,X", "\n\nStart: 8:00,,\n# a\n"),
+    *("Columns: time,lat,lon", "\n".join(f"setting {i},{i}" for i in range(28)), "x\n" * 30),
+]
+UNITS = [*[""] * 6, "of all columns", "deg"]
 
 OPTIONS: list[dict[str, Any]] = [
     *({}, {}, {}, {"zone": ZoneInfo("Europe/Helsinki")}),
@@ -134,7 +143,10 @@ def tables(draw: st.DrawFn) -> tuple[bytes, dict[str, Any]]:
             st.integers(0, 60), st.sampled_from(["lat", "time", "user", "line"]), max_size=4
         )
     )
-    lines = [header]
+    before, units = draw(st.sampled_from(PREAMBLES)), draw(st.sampled_from(UNITS))
+    lines = [*filter(None, [before]), header]
+    if units:
+        lines.append(",".join("" if name == "user" else units for name in header.split(",")))
     for number in range(draw(st.integers(0, 60))):
         what = odd.get(number)
         if what == "line":
@@ -147,13 +159,17 @@ def tables(draw: st.DrawFn) -> tuple[bytes, dict[str, Any]]:
         values |= dict.fromkeys(("lat", "latitude", "lat_e7"), lat)
         values |= {"lon": "24.94", "longitude": "24.94", "lon_e7": "249400000", "ns": "N"}
         values |= {"ew": "E", "date": "2024-05-01", "time": at.format(number), "": ""}
+        if "time" not in header:
+            values["date"] = at.format(number)
         values |= {"trip": f"t{number // 9}", "extra": "x"}
         lines.append(",".join(values[name] for name in header.split(",")))
     end, delimiter = (
         draw(st.sampled_from(["\n", "\n", "\r\n", "\r"])),
         draw(st.sampled_from(",,,;\t|")),
     )
-    text = end.join(lines).replace(",", delimiter) + draw(st.sampled_from([end, ""]))
+    text = end.join("\n".join(lines).split("\n")).replace(",", delimiter) + draw(
+        st.sampled_from([end, ""])
+    )
     encoding = draw(st.sampled_from(["utf-8", "utf-8", "utf-8-sig", "utf-16", "cp1252"]))
     return text.encode(encoding, errors="replace"), options
 
@@ -238,6 +254,7 @@ def test_every_spelling_of_a_time_means_the_same(tmp_path: Path, at: str, lat: s
     path = written(tmp_path, "user;time;lat;lon\n" + rows)
     for options in ({}, {"zone": ZoneInfo("Europe/Helsinki")}, {"time_format": "s"}):
         assert same(path, options) > 0
+    same(written(tmp_path, "user;date;lat;lon\n" + rows, "dates.csv"), {})
 
 
 @pytest.mark.parametrize("lat", LATS)

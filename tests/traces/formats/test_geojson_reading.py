@@ -94,14 +94,54 @@ def test_a_line_needs_a_time_for_each_position(tmp_path: Path) -> None:
         feature(geometry, {"coordTimes": [AT[:2], AT[:2], AT[:1], [None]]}),
     )
     batch = read(source(tmp_path, "a.geojson", content))
-    assert batch.line.tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 4, 4, 4]
+    assert batch.line.tolist() == [1, 1, 3, 3, 4, 4, 4, 4, 4]
     assert faults(batch) == [
-        *[Fault.TIME] * 6,
+        *[Fault.TIME] * 4,
         *[Fault.NONE] * 2,
         Fault.TIME,
         Fault.LINE,
         Fault.TIME,
     ]
+    assert batch.passed_over == "1 line without times"
+
+
+def test_each_point_has_the_time_of_its_own_property(tmp_path: Path) -> None:
+    content = collection(
+        point(0, time=AT[0], timestamp=None),
+        point(1, timestamp=AT[1]),
+        point(2, recorded_at=AT[2]),
+        point(2, time=None),
+    )
+    batch = read(source(tmp_path, "a.geojson", content))
+    assert faults(batch) == [*[Fault.NONE] * 3, Fault.TIME]
+    assert batch.at_us.tolist()[:3] == AT_US
+    assert (batch.layout.time, batch.passed_over) == ("time", "")
+    named = read(source(tmp_path, "a.geojson", content), Columns(time="timestamp"))
+    assert faults(named) == [Fault.TIME, Fault.NONE]
+    assert named.passed_over == "2 points without a time"
+
+
+def test_markers_routes_and_areas_beside_points_with_times_are_passed_over(tmp_path: Path) -> None:
+    """They say nothing of when somebody was there, by the names of their properties alone."""
+    area = {"type": "Polygon", "coordinates": [[[1, 2], [3, 4], [5, 6]]]}
+    content = collection(
+        point(0, name="home"),
+        line(0, 1),
+        point(1, time=AT[1]),
+        feature(area, {"name": "zone"}),
+        point(2),
+    )
+    batch = read(source(tmp_path, "a.geojson", content))
+    assert (batch.line.tolist(), faults(batch)) == ([3], [Fault.NONE])
+    assert (
+        batch.passed_over == "2 points without a time, 1 line without times, 1 area or collection"
+    )
+    assert not batch.layout.lines
+    beside = collection(point(0, name="home"), line(0, 1, coordTimes=AT[:2]))
+    assert traces(read(source(tmp_path, "a.geojson", beside))) == [1, 1]
+    for alone in (collection(line(0, 1), line(1, 2)), collection(feature(area, {}), line(0, 1))):
+        said, _ = unreadable(source(tmp_path, "a.geojson", alone))
+        assert "none of its points has a time" in said
 
 
 def test_points_beside_lines_are_a_trace_of_their_own(tmp_path: Path) -> None:
@@ -160,7 +200,7 @@ def test_a_place_that_cannot_be_used_is_marked(
         feature({"type": "Polygon", "coordinates": [[[1, 2], [3, 4], [5, 6]]]}, {"time": AT[0]}),
         feature({"type": ["Point"], "coordinates": [1, 2]}, {"time": AT[0]}),
         feature({"type": "LineString", "coordinates": {}}, {"coordTimes": []}),
-        feature({"type": "GeometryCollection", "geometries": []}, {}),
+        feature({"type": "GeometryCollection", "geometries": []}, {"time": AT[0]}),
     ],
 )
 def test_a_feature_that_is_none_is_marked(tmp_path: Path, wrong: Any) -> None:
@@ -323,3 +363,11 @@ def test_a_long_file_is_one_piece_with_its_lines_in_order(tmp_path: Path) -> Non
     assert sorted(traces(found)) == [1] * many + [2] * many
     assert len(set(traces(found)[:many])) == 1
     assert found.done == 1.0
+
+
+def test_a_date_is_the_time_of_a_point_if_it_tells_that_of_the_day(tmp_path: Path) -> None:
+    content = collection(point(0, date=AT[0]), point(1, date="2024-05-01"), point(2, time=AT[2]))
+    batch = read(source(tmp_path, "a.geojson", content))
+    assert faults(batch) == [Fault.NONE, Fault.NO_CLOCK, Fault.NONE]
+    content = collection(point(1, date="2024-05-01"))
+    assert not read(source(tmp_path, "a.geojson", content), Columns(time="date")).fault.any()

@@ -10,9 +10,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+import hereish
 from hereish.errors import ParameterError
 from hereish.traces.columns import Columns
 from hereish.traces.faults import Fault, UnreadableFileError
+from hereish.traces.files import sanitize_files
 from hereish.traces.formats import gpx
 from hereish.traces.formats.base import Source
 from tests.support.gpx_samples import file, fix, track
@@ -227,3 +229,39 @@ def test_elements_of_other_namespaces_are_no_ids(tmp_path: Path) -> None:
     batch = read(source(tmp_path, "a.gpx", text))
     assert batch.user is None
     assert batch.layout.numbered
+
+
+BARE = '<trkpt lat="1" lon="2"/>\n'
+
+
+@pytest.mark.parametrize("keep", [(), ("ele",)])  # without plain points, and with them
+def test_tracks_without_times_are_passed_over_beside_others(
+    tmp_path: Path, keep: tuple[str, ...]
+) -> None:
+    planned = track(BARE * 3)
+    late = track(BARE * 2 + fix().replace("</trkpt>", "<ele>5</ele></trkpt>") + BARE)
+    empty = track(fix(time=" ") * 2)
+    one = source(tmp_path, "a.gpx", file(planned, late, empty, track(fix()), planned))
+    batch = read(one, Columns(keep=keep))
+    assert faults(batch) == [Fault.TIME, Fault.TIME, Fault.NONE, Fault.TIME, Fault.NONE]
+    assert batch.line.tolist() == sorted(batch.line.tolist())
+    assert batch.trace is not None
+    assert len(set(batch.trace.values())) == 2
+    assert batch.passed_over == "3 tracks without times, as planned routes are"
+
+
+def test_however_long_a_planned_track_is_none_of_it_is_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpx, "ROWS", 4)
+    one = source(tmp_path, "a.gpx", file(track(fix()), track(BARE * 9000), track(fix() * 9)))
+    assert faults(read(one)) == [Fault.NONE] * 10
+
+
+def test_the_summary_says_how_many_tracks_had_no_times(tmp_path: Path) -> None:
+    (tmp_path / "a.gpx").write_text(file(track(fix()), track(BARE)))
+    m = hereish.fixed_utility(hereish.Privacy(level=2.0, radius_m=100), accuracy_m=3000)
+    summary = sanitize_files([tmp_path / "a.gpx"], tmp_path / "out.csv", m)
+    assert (summary.points, summary.bad) == (1, {})
+    (said,) = summary.without_points
+    assert said.endswith("a.gpx: 1 track without times, as planned routes are")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -312,3 +314,22 @@ def test_a_missing_library_is_one_clear_line(
 def test_a_format_that_is_only_read_says_so() -> None:
     for name in ("google", "records", "fit", "tcx", "nmea"):
         assert get_format(name).open_writer is None
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"coords": {"latitude": 48.1, "longitude": 11.5}, "timestamp": 1714550400000},
+        {"location": {"lat": 48.1, "lng": 11.5}, "recorded_at": TIMES[0]},
+        {"latitude": 48.1, "longitude": 11.5, "created_at": TIMES[0]},
+        {"lat": 48.1, "lon": 11.5, "Event Time": TIMES[0], "ts": None},
+    ],
+)
+def test_objects_of_browsers_and_rarer_names_of_times_are_read(
+    tmp_path: Path, item: dict[str, Any]
+) -> None:
+    (tmp_path / "list.json").write_text(json.dumps([item]))
+    (source,) = find_sources([str(tmp_path / "list.json")])
+    (batch,) = source.format.read(source, Columns())
+    assert (batch.fault.tolist(), batch.at_us.tolist()) == ([0], [UNIX[0] * 1_000_000])
+    assert (batch.lat.tolist(), batch.lon.tolist()) == ([48.1], [11.5])

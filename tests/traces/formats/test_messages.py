@@ -24,7 +24,15 @@ from tests.support.paths import ROOT
 FORMATS = ROOT / "src" / "hereish" / "traces" / "formats"
 # Where the two readers can raise it.
 MODULES = (
-    *("_bytes.py", "_encodings.py", "_text.py", "_xml.py", "delimited.py", "gpx.py"),
+    *(
+        "_bytes.py",
+        "_encodings.py",
+        "_text.py",
+        "_xml.py",
+        "delimited.py",
+        "_table_head.py",
+        "gpx.py",
+    ),
     "../faults.py",
 )
 WHOLE = "it is larger than"  # of formats that are read as a whole
@@ -51,7 +59,7 @@ FILES: dict[str, tuple[str, str | bytes]] = {
     "it is empty": ("in.csv", ""),
     "it has a header and no rows": ("in.csv", HEADER),
     "it has numbers, so it is no header": ("in.csv", GOOD),
-    "its first line has a single field": ("in.csv", "My track\n" + HEADER + GOOD),
+    "its first line has a single field": ("in.csv", "My track\nof today\n"),
     "its quotes do not fit, or one of its fields is far too long": (
         "in.csv",
         HEADER + GOOD + '"ann"x,1,2,3\n',
@@ -93,6 +101,7 @@ ROWS: dict[Fault, tuple[str, str]] = {
     Fault.DAY_OR_MONTH: ("in.csv", row(time="3/6/2025 08:00")),
     Fault.ZONE_NAME: ("in.csv", row(time="2025-06-03 08:00:00 EEST")),
     Fault.NO_DATE: ("in.csv", row(time="08:00:00")),
+    Fault.NO_CLOCK: ("in.csv", "date,lat,lon\n2025-06-03,61.234567,24.765432\n"),
     Fault.ZONE: ("in.csv", row(time="2025-06-03T08:10:00") + GOOD.replace("08:00", "09:00")),
     Fault.LAT: ("in.csv", row(lat="?")),
     Fault.LON: ("in.gpx", track(POINT.replace('lon="24.765432"', ""))),
@@ -101,7 +110,10 @@ ROWS: dict[Fault, tuple[str, str]] = {
     Fault.LON_RANGE: ("in.csv", row(lon="247.65432")),
     Fault.SWAPPED: ("in.csv", row(lat="124.765432", lon="61.234567")),
     Fault.YEAR: ("in.csv", row(time="1024-06-03T08:10:00Z")),
-    Fault.JUMP: ("in.csv", row(time="2005-06-03T08:10:00Z") + GOOD.replace("08:00", "09:00")),
+    Fault.JUMP: (
+        "in.csv",
+        (row(time="2005-06-03T08:10:00Z") + GOOD).replace("user", "trace"),
+    ),
 }
 
 
@@ -164,7 +176,7 @@ CHOICES: list[tuple[str, str | bytes, Columns]] = [
     ("in.csv", HEADER + GOOD, Columns(lat="breadth")),
     ("in.csv", "t,time,lat,lon\n", Columns()),
     ("in.csv", "when,lat,lon\n" + GOOD, Columns()),
-    ("in.csv", "date,lat,lon\n" + GOOD, Columns()),
+    ("in.csv", "day,lat,lon\n" + GOOD, Columns()),
     ("in.csv", "time,x,y\n" + GOOD, Columns()),
     ("in.csv", HEADER + GOOD, Columns(keep=("speed",))),
     ("in.csv", HEADER + GOOD, Columns(point="lat", lat="lat")),

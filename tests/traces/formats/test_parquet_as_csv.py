@@ -97,12 +97,18 @@ TIMES: dict[str, dict[str, Any]] = {
     "numbers in texts": {"time": [str(second) for second in SECONDS]},
     "Excel's days": {"time": EXCEL},
     "digits": {"time": [int(f"{moment:%Y%m%d%H%M%S}") for moment in MOMENTS]},
+    "dates that are times": {"date": [moment.isoformat() for moment in MOMENTS]},
+    "dates of another type": {"eventDate": MOMENTS},
+    "dates that are Excel's": {"date": EXCEL},
     "one is missing": {"time": [SECONDS[0], None, SECONDS[2]]},
     "a text is missing": {"time": [MOMENTS[0].isoformat(), None, MOMENTS[2].isoformat()]},
     "implausible": {"time": [1, 2, 3]},
     "ambiguous": {"time": ["3/6/2026 08:00"] * 3},
     "abbreviated": {"time": ["2026-05-05 12:00:00 PDT"] * 3},
     "without a date": {"time": CLOCKS},
+    "without a clock": {"date": DAYS},
+    "days": {"date": [date.fromisoformat(day) for day in DAYS]},
+    "days of Excel's": {"date": [45458, 45459, 45460]},
 }
 
 
@@ -117,10 +123,22 @@ def test_times_are_those_of_csv(
     assert (parquet.at_us[good] == text.at_us[good]).all()
 
 
-READ = [name for name in TIMES if name not in ("implausible", "ambiguous", "abbreviated")]
+READ = list(TIMES)[: list(TIMES).index("one is missing")]
 
 
-@pytest.mark.parametrize("name", READ[:-3])
+def test_a_day_that_is_saved_as_a_moment_has_no_time_of_day(tmp_path: Path) -> None:
+    """As pandas has dates; in a column of times it is midnight."""
+    days = pa.array([date.fromisoformat(day) for day in DAYS]).cast(pa.timestamp("ns"))
+    batch, _ = both(tmp_path, {"date": days, "lat": LAT, "lon": LON}, Columns())
+    assert batch.fault.tolist() == [Fault.NO_CLOCK] * 3
+    batch, _ = both(tmp_path, {"date": days, "lat": LAT, "lon": LON}, Columns(time="date"))
+    assert not batch.fault.any()
+    moments = days.cast(pa.timestamp("us", "UTC"))  # as they are written here
+    batch, _ = both(tmp_path, {"date": moments, "lat": LAT, "lon": LON}, Columns())
+    assert not batch.fault.any()
+
+
+@pytest.mark.parametrize("name", READ)
 def test_times_are_the_right_ones(tmp_path: Path, name: str) -> None:
     batch, _ = both(tmp_path, {**TIMES[name], "lat": LAT, "lon": LON}, Columns())
     more = 500_000 if name.startswith("fractions") else 0

@@ -13,11 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hereish.errors import ParameterError
+from hereish.traces.column_names import (
+    OTHER_NAMES,
+    RARE_NAMES,
+    ROW_NUMBERS,
+    USUAL_NAMES,
+    normal_name,
+)
 from hereish.traces.columns import Columns
-from hereish.traces.faults import Fault
+from hereish.traces.faults import FAULT_TEXTS, Fault
 from hereish.traces.formats import delimited
 from hereish.traces.formats._degrees import parse_degrees
-from hereish.traces.formats._time_numbers import TIME_UNITS, UNITS_US, number_time, unit_of
+from hereish.traces.formats._time_numbers import UNITS_US, number_time, unit_of
 from hereish.traces.formats._times import TimeParser
 from hereish.traces.formats.base import Source
 from hereish.traces.table import RowBatch
@@ -124,12 +131,12 @@ def test_what_is_no_time_or_may_be_two_is_not_read(text: str, fault: Fault) -> N
     assert (found if isinstance(found, Fault) else Fault.NONE) == fault
 
 
-@given(st.floats(3.2e8, 4.13e9), st.sampled_from(TIME_UNITS))
+@given(st.floats(9.47e8, 4.13e9), st.sampled_from(list(UNITS_US)))
 def test_no_number_of_a_likely_year_is_of_two_units(at_s: float, unit: str) -> None:
     number = at_s * 1e6 / UNITS_US[unit] + (25_569 if unit == "excel" else 0)
     fits = [
         one
-        for one in TIME_UNITS
+        for one in UNITS_US
         if not isinstance(time := number_time(number, one), Fault) and _likely(time)
     ]
     assert fits == [unit]
@@ -138,8 +145,31 @@ def test_no_number_of_a_likely_year_is_of_two_units(at_s: float, unit: str) -> N
 
 def _likely(time: int | datetime) -> bool:
     if isinstance(time, datetime):
-        return 1980 <= time.year <= 2100
-    return 3.155328e14 <= time < 4.133980e15
+        return 2000 <= time.year <= 2100
+    return 9.466848e14 <= time < 4.133980e15
+
+
+# 15 June 2024, 10:30 in UTC.
+@pytest.mark.parametrize(
+    ("number", "unit"),
+    [("740140200", "apple"), ("638540442000000000", "ticks"), ("133629210000000000", "filetime")],
+)
+def test_numbers_that_begin_elsewhere_are_read_if_they_are_named(
+    tmp_path: Path, number: str, unit: str
+) -> None:
+    """They are refused otherwise: others of their size are times of the nineties, or of none."""
+    text = f"time,lat,lon\n{number},60,25\n{number}.0,60,25\n"
+    assert table(tmp_path, text).fault.tolist() == [Fault.NUMBER] * 2
+    batch = table(tmp_path, text, time_format=unit)
+    assert (batch.fault.tolist(), batch.at_us.tolist()) == ([0, 0], [US, US])
+    assert TimeParser(None, unit).parse(int(number)) == US
+    assert unit in FAULT_TEXTS[Fault.NUMBER].remedy
+
+
+def test_numbers_of_before_2000_are_read_if_they_are_named(tmp_path: Path) -> None:
+    text = "time,lat,lon\n820454400,60,25\n"
+    assert table(tmp_path, text).fault.tolist() == [Fault.NUMBER]
+    assert table(tmp_path, text, time_format="s").at_us.tolist() == [820_454_400_000_000]
 
 
 @given(st.floats(allow_nan=True, allow_infinity=True))
@@ -296,10 +326,10 @@ def test_columns_of_other_languages_are_known(tmp_path: Path, header: str) -> No
 
 def test_a_date_is_not_taken_for_a_time(tmp_path: Path) -> None:
     """The clock may be in a column that nobody knows, and all would be at midnight."""
+    text = "Date,clock,lat,lon\n2024-06-15,10:30:00,60,25\n"
+    assert table(tmp_path, text).fault.tolist() == [Fault.NO_CLOCK]
     with pytest.raises(ParameterError, match=r"if 'Date' tells the time of day, too, give --time"):
-        table(tmp_path, "Date,lat,lon\n2024-06-15 10:30:00,60,25\n")
-    rows = "Date,lat,lon\n2024-06-15T10:30:00Z,60,25\n"
-    assert table(tmp_path, rows, time="Date").at_us.tolist() == [US]
+        Columns().find_all(["Date", "lat", "lon"], ("time", "lat", "lon"))
 
 
 def test_metres_are_not_taken_for_degrees(tmp_path: Path) -> None:
@@ -338,3 +368,84 @@ def test_what_stands_around_a_table_is_passed_over(tmp_path: Path) -> None:
     batch = table(tmp_path, text)
     assert not batch.fault.any()
     assert batch.line.tolist() == [5, 7]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("date", "2024-06-15T10:30:00Z"),
+        ("Date", "15 Jun 2024 10:30:00 GMT"),
+        ("DATE", "20240615103000"),
+        ("eventDate", "2024-06-15T13:30+03:00"),
+        ("date", str(SECONDS)),
+        ("date", "45458.4375"),
+    ],
+)
+def test_a_date_with_the_time_of_day_is_a_time(tmp_path: Path, name: str, text: str) -> None:
+    batch = table(tmp_path, f"{name},lat,lon\n{text},60,25\n")
+    assert (batch.fault.tolist(), batch.at_us.tolist()) == ([0], [US])
+    assert batch.layout.time == name
+
+
+@pytest.mark.parametrize("text", ["2024-06-15", "20240615", "15.6.2024", "2024:06:15", "45458"])
+def test_a_bare_date_is_not_taken_for_midnight(tmp_path: Path, text: str) -> None:
+    content = f"date,lat,lon\n{text},60,25\n"
+    assert table(tmp_path, content).fault.tolist() == [Fault.NO_CLOCK]
+    midnight = table(tmp_path, content, time="date")
+    assert midnight.fault.tolist() == [0]
+    assert midnight.at_us.tolist() == [US - 10.5 * 3600 * 1_000_000]
+
+
+def test_a_column_of_dates_beside_one_of_times_is_that_of_their_dates(tmp_path: Path) -> None:
+    text = "eventDate,eventTime,decimalLatitude,decimalLongitude\n2024-06-15,10:30:00Z,60,25\n"
+    batch = table(tmp_path, text)
+    assert (batch.fault.tolist(), batch.at_us.tolist()) == ([0], [US])
+    plain = "date,ts,lat,lon\nnever,1718447400,60,25\n"
+    assert table(tmp_path, plain).at_us.tolist() == [US]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "ts,latitude_deg,longitude_deg",
+        "created_at,decimalLatitude,decimalLongitude",
+        "gps_datetime,gpsLat,gpsLon",
+        "Event Time,LATITUDE °,LONGITUDE °",
+        "vehicle.timestamp,position.latitude,position.longitude",
+        "aika,leveysaste,pituusaste",
+        "时间,纬度,经度",
+    ],
+)
+def test_rarer_names_are_known(tmp_path: Path, header: str) -> None:
+    batch = table(tmp_path, f"{header}\n2024-06-15T10:30:00Z,60,25\n")
+    assert (batch.fault.tolist(), batch.at_us.tolist()) == ([0], [US])
+    assert (batch.lat.tolist(), batch.lon.tolist()) == ([60.0], [25.0])
+
+
+@pytest.mark.parametrize(
+    ("header", "why"),
+    [
+        ("ts,created_at,lat,lon", "which is it, 'ts', 'created_at'"),
+        ("time,lat_dd,decimalLatitude,lon", "which is it, 'lat_dd', 'decimalLatitude'"),
+        ("time,lat_deg,lat_min,lon_deg,lon_min", "no column is called lat"),
+        ("time,latitude_degrees,latitude_minutes,lon", "no column is called lat"),
+        ("time,pickup_latitude,dropoff_latitude,lon", "no column is called lat"),
+    ],
+)
+def test_of_two_equally_usual_names_neither_is_taken(tmp_path: Path, header: str, why: str) -> None:
+    cells = ",".join("1" for _ in header.split(","))
+    with pytest.raises(ParameterError, match=why):
+        table(tmp_path, f"{header}\n{cells}\n")
+
+
+def test_a_more_usual_name_is_taken_before_rarer_ones(tmp_path: Path) -> None:
+    text = f"created_at,gps_time,ts,lat,lon\nnever,{SECONDS},never,60,25\n"
+    assert table(tmp_path, text).at_us.tolist() == [US]
+
+
+def test_each_known_name_is_of_one_role_and_is_written_as_it_is_compared() -> None:
+    tiers = (USUAL_NAMES, OTHER_NAMES, RARE_NAMES)
+    names = [name for tier in tiers for known in tier.values() for name in known]
+    assert len(names) == len(set(names))
+    assert [normal_name(name) for name in names] == names
+    assert not set(names) & set(ROW_NUMBERS)

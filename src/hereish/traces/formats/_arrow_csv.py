@@ -50,7 +50,7 @@ class ArrowReader:
         others = (fields.point, fields.date, fields.lat_side, fields.lon_side)
         self._texts = {at for at in others if at is not None}
         self._texts |= {*fields.keep.values(), *fields.owners.values()}
-        if fields.date is not None:
+        if fields.date is not None or fields.time_of_day:
             self._texts.add(fields.time)
         self._degrees = {fields.lat, fields.lon} if fields.point is None else set()
         self._ids = {at for at in (fields.user, fields.trace) if at is not None}

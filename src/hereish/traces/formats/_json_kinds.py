@@ -72,7 +72,11 @@ def record_list(head: bytes) -> str | None:
 def _has_place(seen: set[str], prefix: str) -> bool:
     if f"{prefix}geometry.type=Point" in seen or f"{prefix}lonlat" in seen:
         return True
-    return any(prefix + lat in seen for lat in _LATS) and any(prefix + lon in seen for lon in _LONS)
+    return any(
+        any(f"{prefix}{nested}{lat}" in seen for lat in _LATS)
+        and any(f"{prefix}{nested}{lon}" in seen for lon in _LONS)
+        for nested in ("", "coords.", "location.")
+    )
 
 
 def _outline(head: bytes) -> Iterator[str]:

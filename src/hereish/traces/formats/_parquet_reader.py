@@ -128,7 +128,7 @@ def find_columns(file: Any, columns: Columns) -> FileColumns:
     if columns.lat is None and columns.lon is None and columns.point is None:
         geometry = _wkb.geometry_column(file.metadata.metadata or {}, schema.names)
     required = ("time", "lat", "lon") if geometry is None else ("time",)
-    roles = columns.find_all(schema.names, required, points=True)
+    roles = columns.find_all(schema.names, required, points=True, dates=True)
     if geometry is not None:
         roles["point"] = geometry
     elif "point" not in roles:

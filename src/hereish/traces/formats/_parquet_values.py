@@ -21,11 +21,12 @@ from hereish.traces.formats._arrow_values import present, values_of
 from hereish.traces.formats._degrees import Axis, in_degrees, parse_all_degrees, with_sides
 from hereish.traces.formats._text import parse_times
 from hereish.traces.formats._time_texts import is_clock
-from hereish.traces.formats._times import TimeParser
+from hereish.traces.formats._times import TimeParser, tells_time_of_day
 from hereish.traces.formats._wkt import parse_points
 from hereish.traces.table import Ids
 
 _LONGEST_BYTES = 1 << 12  # of a name, a number or a time
+_DAY = {unit: 86_400 * 1000**power for power, unit in enumerate(("s", "ms", "us", "ns"))}
 _US_IN = {"s": 1_000_000, "ms": 1_000}  # how many microseconds
 _EXACT = 2.0**53  # from here on a float is not one whole number but several
 _UUID_BYTES = 16
@@ -87,7 +88,23 @@ def _numbers(column: Any, name: str) -> Floats:
 def read_times(
     records: Any, roles: Mapping[str, str], columns: Columns, parser: TimeParser, fault: Faults
 ) -> Ints:
-    """Microseconds; marks the rows that have no time."""
+    """Microseconds; marks the rows that have no time, or in a column of dates none of the day."""
+    at_us = _read_times(records, roles, columns, parser, fault)
+    if columns.must_tell_time_of_day(roles["time"]):
+        column = records.column(roles["time"])
+        if pa.types.is_timestamp(column.type):
+            # Midnights without a zone are dates as pandas has them.
+            known = values_of(column, np.int64) % _DAY[column.type.unit] != 0
+            known |= column.type.tz is not None
+        else:
+            known = np.array([tells_time_of_day(text) for text in read_texts(column)])
+        fault[(fault == Fault.NONE) & ~known] = Fault.NO_CLOCK
+    return at_us
+
+
+def _read_times(
+    records: Any, roles: Mapping[str, str], columns: Columns, parser: TimeParser, fault: Faults
+) -> Ints:
     column = records.column(roles["time"])
     kind = _type_of_values(column)
     if pa.types.is_timestamp(column.type) and columns.date is None:

@@ -23,7 +23,7 @@ from hereish.traces.formats._degrees import (
 )
 from hereish.traces.formats._lines import Lines
 from hereish.traces.formats._time_texts import is_clock
-from hereish.traces.formats._times import TimeParser, is_number_of_time
+from hereish.traces.formats._times import TimeParser, is_number_of_time, tells_time_of_day
 from hereish.traces.formats._wkt import parse_points
 from hereish.traces.table import BATCH_ROWS, Ids, RowBatch
 
@@ -80,6 +80,7 @@ class FieldPositions:
     keep: Mapping[str, int] = field(default_factory=dict)
     date: int | None = None  # joined with a time that is a clock alone
     date_always: bool = False  # ... or with any
+    time_of_day: bool = False  # the times are in a column of dates, and so must tell it
     point: int | None = None  # in place of lat and lon
     lat_side: int | None = None  # the letters N and S
     lon_side: int | None = None
@@ -231,7 +232,13 @@ class _BatchBuilder:
     def _times(self, block: FieldBlock) -> tuple[Ints, Faults]:
         moments = block.moments
         if moments is None:
-            return parse_times(_time_texts(block.texts, self._fields), self._parser)
+            texts = _time_texts(block.texts, self._fields)
+            at_us, fault = parse_times(texts, self._parser)
+            if self._fields.time_of_day:
+                fault[(fault == 0) & ~np.array([tells_time_of_day(text) for text in texts])] = (
+                    Fault.NO_CLOCK
+                )
+            return at_us, fault
         self._parser.count(moments.known, local=moments.local)
         fault = np.where(moments.known, np.uint8(Fault.NONE), np.uint8(Fault.TIME))
         return moments.at_us, fault

@@ -15,7 +15,13 @@ from hereish.core.types import Bools, Floats, Ints
 from hereish.errors import ParameterError
 from hereish.traces.faults import Fault, Faults
 from hereish.traces.formats._degrees import parse_number
-from hereish.traces.formats._time_numbers import TIME_UNITS, number_time, numbers_us
+from hereish.traces.formats._time_numbers import (
+    EXCEL,
+    TIME_UNITS,
+    number_time,
+    numbers_us,
+    unit_of,
+)
 from hereish.traces.formats._time_texts import parse_time_text
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -24,6 +30,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _COMPACT = re.compile(
     r"(19|20)\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])([0-2]\d[0-5]\d[0-5]\d)?", re.ASCII
 )
+_CLOCK = re.compile(r"(^|[T\s,])\d{1,2}:\d\d|\dT\d|^\d{8}\s?\d{4}", re.ASCII | re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"\d+,\d+", re.ASCII)
 _TRIAL = datetime(2025, 12, 31, 23, 58, 59)  # noqa: DTZ001  # only its parts matter
 
@@ -186,6 +193,15 @@ def is_number_of_time(text: str) -> bool:
     if _COMPACT.fullmatch(text):
         return False
     return parse_number(text) is not None or _DECIMAL_COMMA.fullmatch(text) is not None
+
+
+def tells_time_of_day(value: Any) -> bool:
+    """Whether a time is more than a date: a clock, or a number that is no whole day of Excel's."""
+    text = str(value).strip()
+    if is_number_of_time(text):
+        number = parse_number(text.replace(",", "."))
+        return number is not None and (unit_of(number) != EXCEL or number % 1 != 0)
+    return _CLOCK.search(text) is not None
 
 
 def format_utc(at_us: Ints) -> list[str]:

@@ -15,13 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hereish.errors import HereishError, ParameterError
-from hereish.traces.column_names import OTHER_NAMES, USUAL_NAMES, normal_name, unit_in_name
+from hereish.traces.column_names import unit_in_name
 from hereish.traces.columns import NO_USER, Columns, Layout, owner_columns, side_column
 from hereish.traces.faults import NoPointsError, UnreadableFileError, empty_file
 from hereish.traces.formats._bytes import SourceBytes
 from hereish.traces.formats._degrees import parse_number
 from hereish.traces.formats._lines import Lines
 from hereish.traces.formats._part_file import FilePart
+from hereish.traces.formats._table_head import (
+    COMMENT,
+    DELIMITERS,
+    NAMES,
+    has_header,
+    read_head,
+)
 from hereish.traces.formats._text import (
     FieldBlock,
     FieldPositions,
@@ -37,14 +44,10 @@ from hereish.traces.table import ReleasedRows, RowBatch
 if TYPE_CHECKING:
     from hereish.traces.formats._arrow_csv import ArrowReader
 
-DELIMITERS = ",;\t|"  # the first is taken where the header has none of them
 _WRITE_ROWS = 1 << 14
 WORTH_BYTES = 1 << 18  # of a block; fewer are read sooner than Arrow is imported
 # Errors list column names. What looks like a coordinate is not a name: 60.17N, 60°, 24938400.
 _PLACE = re.compile(r"\d[.,]\d\d|\d\s*°|\d{5}")
-_COMMENT = "#"
-_DECLARED = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # the first line of what Excel saves
-_NAMES = "a first line with the names of the columns, such as user,time,lat,lon"
 
 
 def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
@@ -52,10 +55,15 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
     times = TimeParser(columns.zone, columns.time_format)
     with SourceBytes(source) as file:
         lines = Lines(file)
-        head, delimiter = _read_head(lines)
-        reader = csv.reader(itertools.chain(head, lines), delimiter=delimiter, strict=True)
+        head = read_head(lines, columns)
+        text = itertools.chain(head.lines, head.ahead, lines)
+        reader = csv.reader(text, delimiter=head.delimiter, strict=True)
         fields, layout = _find_columns(columns, _read_names(reader))
-        rows = _read_rows(reader, lines, BlockReader(lines, fields, delimiter, times), fields.width)
+        blocks = BlockReader(lines, fields, head.delimiter, times)
+        begins = source.part is None or source.part.begin == source.part.head
+        units = fields if begins else None
+        ahead = len(head.lines) + len(head.ahead)
+        rows = _read_rows(reader, lines, blocks, fields.width, ahead, units)
         if_empty = NoPointsError(
             "it has a header and no rows",
             expected="a row for each point",
@@ -64,55 +72,22 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
         yield from batches_of_fields(rows, fields, times, layout, file.done, if_empty)
 
 
-def _read_head(lines: Iterator[str]) -> tuple[list[str], str]:
-    """The lines up to the header, those before it as blank ones, and the delimiter."""
-    head: list[str] = []
-    declared: str | None = None
-    for line in lines:
-        text = line.strip()
-        said = _DECLARED.fullmatch(text)
-        if said is not None and declared is None:
-            declared = said[1]
-        elif text and not (text.startswith(_COMMENT) and not _names_places(text)):
-            head.append(line)
-            return head, declared or _guess_delimiter(line)
-        head.append("\n")
-    raise empty_file(f"{_NAMES}, and a row for each point")
-
-
-def _names_places(text: str) -> bool:
-    """Whether a line that begins like a comment is a header."""
-    names = re.split(r"[,;\t|]", text.removeprefix(_COMMENT))
-    known = {*USUAL_NAMES["lat"], *OTHER_NAMES["lat"], *USUAL_NAMES["point"]}
-    return any(normal_name(name) in known for name in names)
-
-
-def _guess_delimiter(header: str) -> str:
-    def fields(delimiter: str) -> int:
-        try:
-            return len(next(csv.reader([header], delimiter=delimiter)))
-        except csv.Error:
-            return 0
-
-    return max(DELIMITERS, key=fields)
-
-
 def _read_names(reader: Any) -> list[str]:
     while (row := _read_record(reader, reader.line_num)) is not None:
         if row and (len(row) > 1 or row[0].strip()):
-            row[0] = row[0].removeprefix(_COMMENT)
+            row[0] = row[0].removeprefix(COMMENT)
             names = [name.strip() for name in row]
             if any(parse_number(name) is not None or _PLACE.search(name) for name in names):
                 raise UnreadableFileError(
                     "it has numbers, so it is no header",
                     reader.line_num,
-                    expected=_NAMES,
+                    expected=NAMES,
                     remedy="add a line with the names of the columns",
                 )
             while len(names) > 1 and not names[-1]:  # a delimiter at the end of each line
                 names.pop()
             return names
-    raise empty_file(f"{_NAMES}, and a row for each point")
+    raise empty_file(f"{NAMES}, and a row for each point")
 
 
 def _read_record(reader: Any, before: int) -> list[str] | None:
@@ -172,10 +147,20 @@ class BlockReader:
         return self._arrow.read(block, self._lines.before, self._lines.next_count)
 
 
-def _read_rows(reader: Any, lines: Lines, blocks: BlockReader, width: int) -> Iterator[RowOrBlock]:
-    """The rows that are not blank and their lines, without empty fields beyond the header."""
+def _read_rows(
+    reader: Any,
+    lines: Lines,
+    blocks: BlockReader,
+    width: int,
+    ahead: int,
+    units: FieldPositions | None,
+) -> Iterator[RowOrBlock]:
+    """The rows that are not blank and their lines, without empty fields beyond the header.
+
+    So many lines were read `ahead`. Where the rows begin, the first may be one of units.
+    """
     while True:
-        if lines.between_blocks and blocks.possible:
+        if units is None and reader.line_num >= ahead and lines.between_blocks and blocks.possible:
             yield from blocks.read()
         before = reader.line_num + lines.taken
         row = _read_record(reader, before)
@@ -186,13 +171,26 @@ def _read_rows(reader: Any, lines: Lines, blocks: BlockReader, width: int) -> It
             if line > before + 1:  # a quote spans rows, and nobody knows how many
                 raise _wrong_quotes("its quotes do not fit", before + 1)
             row = _usable(row, width)
-        if row is not None:
+        if row is None:
+            continue
+        is_of_units = units is not None and _has_units(row, units)
+        units = None
+        if not is_of_units:
             yield line, row
+
+
+def _has_units(row: list[str], at: FieldPositions) -> bool:
+    """Whether a row is of units, such as `,deg,deg,m`: there is no digit in its time and place."""
+    if len(row) != at.width:
+        return False
+    places = [row[at.lat], row[at.lon]] if at.point is None else [row[at.point]]
+    cells = [row[at.time], *places, *([] if at.date is None else [row[at.date]])]
+    return any(text.strip() for text in places) and not any(map(str.isdigit, "".join(cells)))
 
 
 def _usable(row: list[str], width: int) -> list[str] | None:
     """A row without empty fields beyond the header; None if it is blank or a comment."""
-    if not row or (len(row) == 1 and not row[0].strip()) or row[0].lstrip().startswith(_COMMENT):
+    if not row or (len(row) == 1 and not row[0].strip()) or row[0].lstrip().startswith(COMMENT):
         return None
     while len(row) > width and not row[-1].strip():
         row.pop()
@@ -203,10 +201,10 @@ def _find_columns(columns: Columns, names: Sequence[str]) -> tuple[FieldPosition
     if len(names) == 1:
         raise UnreadableFileError(
             "its first line has a single field",
-            expected=f"{_NAMES}, separated by commas, semicolons, tabs or bars",
+            expected=f"{NAMES}, separated by commas, semicolons, tabs or bars",
             remedy="remove the lines before that one, or separate its fields by one of these",
         )
-    roles = columns.find_all(names, required=("time", "lat", "lon"), points=True)
+    roles = columns.find_all(names, required=("time", "lat", "lon"), points=True, dates=True)
     positions: dict[str, Any] = {role: names.index(name) for role, name in roles.items()}
     if "point" not in roles:
         for role in ("lat", "lon"):
@@ -221,6 +219,7 @@ def _find_columns(columns: Columns, names: Sequence[str]) -> tuple[FieldPosition
         width=len(names),
         keep=keep,
         date_always=columns.date is not None,
+        time_of_day=columns.must_tell_time_of_day(roles["time"]),
         owners={name: names.index(name) for name in owners},
         **positions,
     )
@@ -240,23 +239,18 @@ def _output_names(roles: Mapping[str, str]) -> dict[str, Any]:
 def divide(source: Source, columns: Columns, jobs: int) -> Sequence[FilePart]:
     """Bytes of a large file, so that nobody's rows are in two parts if they come user by user."""
     with SourceBytes(source) as file, contextlib.suppress(HereishError):
-        head, delimiter = _read_head(Lines(file))
-        fields, _ = _find_columns(columns, _read_names(csv.reader(head, delimiter=delimiter)))
+        head = read_head(Lines(file), columns)
+        names = _read_names(csv.reader(head.lines, delimiter=head.delimiter))
+        fields, _ = _find_columns(columns, names)
         if fields.user is not None:
-            table = TableText(len(head), delimiter, fields.user, fields.width)
+            table = TableText(len(head.lines), head.delimiter, fields.user, fields.width)
             return divide_text(source, table, jobs)
     return ()
 
 
 def sniff(head: bytes) -> bool:
-    """Whether the first line names latitude and longitude, or points."""
-    line = next((text for text in head.decode(errors="replace").splitlines() if text.strip()), "")
-    names = {normal_name(name) for name in re.split(f"[{DELIMITERS}]", line.replace('"', ""))}
-
-    def has(role: str) -> bool:
-        return not names.isdisjoint((*USUAL_NAMES[role], *OTHER_NAMES[role]))
-
-    return (has("lat") and has("lon")) or has("point")
+    """Whether the first lines have a header that names latitude and longitude, or points."""
+    return has_header(head.decode(errors="replace").splitlines())
 
 
 def open_writer(file: BinaryIO, layout: Layout, guarantee: GuaranteeMetadata) -> Writer:

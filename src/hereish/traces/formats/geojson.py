@@ -13,45 +13,45 @@ import contextlib
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, BinaryIO, NamedTuple
 
-import numpy as np
-
 from hereish.errors import ParameterError
+from hereish.traces.column_names import known_names, normal_name
 from hereish.traces.columns import Columns, Layout, describe_names
 from hereish.traces.faults import (
     Fault,
     NoPointsError,
     UnreadableFileError,
+    counted,
     damaged_file,
     empty_file,
     no_times,
 )
-from hereish.traces.formats._bbox import BoundingBox
 from hereish.traces.formats._bytes import SourceBytes
 from hereish.traces.formats._encodings import mixed_encodings, utf16_encoding
+from hereish.traces.formats._geojson_writer import LineWriter, PointWriter
 from hereish.traces.formats._json_kinds import json_kind
 from hereish.traces.formats._markup import (
     BLOCK_BYTES,
     ROWS,
     Row,
-    TraceGroups,
     batch_from_rows,
     check_keep,
-    compact_json,
     json_scalar,
-    json_values,
     merge_file,
 )
 from hereish.traces.formats._places import parse_position
-from hereish.traces.formats._times import TimeParser, format_utc
+from hereish.traces.formats._times import TimeParser, tells_time_of_day
 from hereish.traces.formats.base import Format, Source, Writer
 from hereish.traces.guarantee import GuaranteeMetadata
-from hereish.traces.table import ReleasedRows, RowBatch
+from hereish.traces.table import RowBatch
 
 _POINT, _LINE, _LINES = "Point", "LineString", "MultiLineString"
-_GEOMETRIES = (_POINT, "MultiPoint", _LINE, _LINES, "Polygon", "MultiPolygon", "GeometryCollection")
+_OTHERS = ("Polygon", "MultiPolygon", "MultiPoint", "GeometryCollection")  # are passed over
+_GEOMETRIES = (_POINT, _LINE, _LINES, *_OTHERS)
 _WGS84 = re.compile(r"(urn:ogc:def:crs:)?(OGC:([\d.]*:)?CRS84|EPSG:([\d.]*:)?4326)", re.IGNORECASE)
 _LISTS = {"kind": "kinds", "cost": "costs"}  # their names in a line, where they are lists
 _TIMES = ("coordTimes", "times", "datetimes")  # lists of times, one per position
@@ -68,18 +68,19 @@ class _Feature(NamedTuple):
 
 def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
     """The points of all features; the `line` of a row is the number of its feature."""
-    features = list(_parse_features(parse_json(source)))
-    reader = _FeatureReader(features, columns)
-    features_with_places = any(feature.shape is not None for feature in features)
+    every = list(_parse_features(parse_json(source)))
+    reader = _FeatureReader(every, columns)
+    has_places = any(one.coordinates for one in every)
+    features = [feature for feature in every if reader.takes(feature)]
     all_rows = (row for feature in features for row in reader.rows(feature))
     batches = []
     while rows := list(itertools.islice(all_rows, ROWS)):
-        batches.append(reader.batch(rows, rows[-1].line / len(features)))
+        batches.append(reader.batch(rows, rows[-1].line / len(every)))
+    if has_places and not reader.any_time:
+        raise no_times()
     if not batches:
         raise NoPointsError("it has no points")
-    if features_with_places and not reader.any_time:
-        raise no_times()
-    yield merge_file(batches, reader.times)
+    yield replace(merge_file(batches, reader.times), passed_over=reader.passed_over())
 
 
 def parse_json(source: Source) -> Any:
@@ -172,6 +173,8 @@ def _parse_feature(number: int, value: Any) -> _Feature:
     properties, geometry = value.get("properties"), value.get("geometry")
     known = properties if isinstance(properties, dict) else {}
     shape = geometry.get("type") if isinstance(geometry, dict) else None
+    if shape in _OTHERS:
+        return _Feature(number, shape, [], known)
     coordinates = geometry.get("coordinates") if isinstance(geometry, dict) else None
     if shape not in (_POINT, _LINE, _LINES) or not isinstance(coordinates, list):
         return _Feature(number, None, [], known)
@@ -183,13 +186,20 @@ class _FeatureReader:
 
     def __init__(self, features: Sequence[_Feature], columns: Columns) -> None:
         points = [feature for feature in features if feature.shape == _POINT]
-        lines = any(feature.shape in (_LINE, _LINES) for feature in features)
         names = _property_names(features, columns)
         self._user = columns.find("user", names)
         self._trace = columns.find("trace", names)
-        self._time = columns.time and columns.find("time", names)
-        if points:
-            self._time = columns.require("time", _property_names(points, columns))
+        self._columns = columns
+        self._given_time = columns.time and columns.find("time", names)
+        known = known_names("time") | known_names("date")
+        self._time_names = [name for name in names if normal_name(name) in known]
+        self._own_times: dict[tuple[str, ...], str | None] = {}  # by the properties of a point
+        lines = any(map(self._has_times, features))
+        own = filter(None, (self._own_time(point) for point in points))
+        self._time = self._given_time or next(own, None)
+        if points and self._time is None and not lines:
+            columns.require("time", _property_names(points, columns))
+        self._passed_over = Counter[str]()
         self._has_traces = lines or self._trace is not None
         self._layout = Layout(
             user=self._user or "user",
@@ -210,6 +220,58 @@ class _FeatureReader:
                     f"there is no property {name!r} to keep; found {describe_names(names)}"
                 )
 
+    def _own_time(self, point: _Feature) -> str | None:
+        """The property of a point's time: in a file that was made of several, each has its own."""
+        known = point.properties
+        if self._given_time is not None:
+            return self._given_time if self._given_time in known else None
+        filled = tuple(name for name, value in known.items() if value is not None)
+        if filled not in self._own_times:
+            self._own_times[filled] = self._columns.find_time(filled)
+        empty = (name for name in known if name in self._time_names)
+        return self._own_times[filled] or next(empty, None)
+
+    def _has_times(self, line: _Feature) -> bool:
+        shaped = line.shape in (_LINE, _LINES)
+        return shaped and any(times is not None for times in self._time_lists(line))
+
+    def _time_lists(self, line: _Feature) -> list[Any]:
+        """What stands where the times of a line may be."""
+        known = line.properties
+        nested = known.get("coordinateProperties")
+        candidates = [known.get(name) for name in (self._given_time or "", *_TIMES)]
+        candidates.append(nested.get("times") if isinstance(nested, dict) else None)
+        # A property `time` that is no list tells when a track began, or when it was saved.
+        others = (known.get(name) for name in self._time_names)
+        return [*candidates, *(times for times in others if isinstance(times, list))]
+
+    def takes(self, feature: _Feature) -> bool:
+        """Whether it says when somebody was there; markers, planned routes and areas are counted.
+
+        That goes by the names of its properties, which are public.
+        """
+        what = None
+        if feature.shape in (_POINT, *_OTHERS) and self._own_time(feature) is None:
+            what = "points" if feature.shape == _POINT else "others"
+        elif feature.shape in (_LINE, _LINES) and not self._has_times(feature):
+            what = "lines"
+        if what is not None:
+            self._passed_over[what] += 1
+        return what is None
+
+    def passed_over(self) -> str:
+        """What the summary says of features that are not where somebody was when."""
+        kinds = {
+            "points": ("point without a time", "points without a time"),
+            "lines": ("line without times", "lines without times"),
+            "others": ("area or collection", "areas or collections"),
+        }
+        return ", ".join(
+            counted(self._passed_over[kind], *names)
+            for kind, names in kinds.items()
+            if self._passed_over[kind]
+        )
+
     def batch(self, rows: Sequence[Row], done: float) -> RowBatch:
         has_users = self._user is not None
         return batch_from_rows(rows, self._keep, self._layout, has_users=has_users, done=done)
@@ -218,10 +280,14 @@ class _FeatureReader:
         user, trace = self._ids(feature)
         positions = self._positions(feature)
         known = feature.properties
+        own = self._own_time(feature) if feature.shape == _POINT else None
+        dated = own is not None and self._columns.must_tell_time_of_day(own)
         values = [known.get(name, known.get(_LISTS.get(name, ""))) for name in self._keep]
         columns = [_spread(value, len(positions)) for value in values]
         for i, (position, time) in enumerate(positions):
             at, lat, lon = self._parse_position(position, time)
+            if dated and not isinstance(at, Fault) and not tells_time_of_day(time):
+                at = Fault.NO_CLOCK
             kept = [column[i] for column in columns]
             yield Row.parsed(feature.number, at, lat, lon, user, trace, kept)
 
@@ -241,19 +307,16 @@ class _FeatureReader:
         """The positions of a feature, each with its time; None where it cannot be read."""
         places, known = feature.coordinates, feature.properties
         if feature.shape == _POINT:
-            return [(places, known.get(self._time or ""))]
+            return [(places, known.get(self._own_time(feature) or ""))]
         if feature.shape == _LINE:
-            return _pair(places, self._times(known))
+            return _pair(places, self._times(feature))
         if feature.shape == _LINES:
-            lines = _pair(places, self._times(known))
+            lines = _pair(places, self._times(feature))
             return [pair for line, times in lines for pair in _pair(line, times)]
         return [(None, None)]
 
-    def _times(self, known: Mapping[str, Any]) -> object:
-        nested = known.get("coordinateProperties")
-        candidates = [known.get(name) for name in (self._time or "", *_TIMES)]
-        candidates.append(nested.get("times") if isinstance(nested, dict) else None)
-        return next((times for times in candidates if isinstance(times, list)), None)
+    def _times(self, line: _Feature) -> object:
+        return next((times for times in self._time_lists(line) if isinstance(times, list)), None)
 
     def _parse_position(
         self, position: Any, time: Any
@@ -304,7 +367,7 @@ def read_guarantee(source: Source) -> GuaranteeMetadata | None:
 
 def open_writer(file: BinaryIO, layout: Layout, guarantee: GuaranteeMetadata) -> Writer:
     """One Point per report as they come, or where the layout has lines, one line per trace."""
-    return (_LineWriter if layout.lines else _PointWriter)(file, layout, guarantee)
+    return (LineWriter if layout.lines else PointWriter)(file, layout, guarantee)
 
 
 def sniff(head: bytes) -> bool:
@@ -321,101 +384,3 @@ FORMAT = Format(
     sniff=sniff,
     line_word="feature",
 )
-
-
-class _PointWriter(Writer):
-    """A FeatureCollection; the guarantee comes first, the box of the released points last."""
-
-    def __init__(self, file: BinaryIO, layout: Layout, guarantee: GuaranteeMetadata) -> None:
-        self._file = file
-        self._layout = layout
-        self._bbox = BoundingBox()
-        settings = {name: json_scalar(value) for name, value in guarantee.as_dict().items()}
-        self._write_text(
-            f'{{"type":"FeatureCollection","hereish":{compact_json(settings)},"features":['
-        )
-        self._separator = "\n"
-
-    def write(self, rows: ReleasedRows) -> None:
-        self._bbox.add(rows.lat, rows.lon)
-        columns = (rows.user_values(), rows.trace_values(), _reports(rows))
-        for user, trace, report in zip(*columns, strict=True):
-            self._write_point(user, trace, report)
-
-    def finish(self) -> None:
-        bbox = "" if self._bbox.sides is None else f',"bbox":{compact_json(self._bbox.sides)}'
-        self._write_text(f"\n]{bbox}}}\n")
-        self._file.flush()
-
-    def _write_point(self, user: Any, trace: Any, report: _Report) -> None:
-        own = {self._layout.time: report.time, "kind": report.kind, "cost": report.cost}
-        self._write_feature(_POINT, report.position, user, trace, own, report.kept)
-
-    def _write_feature(
-        self,
-        shape: str,
-        coordinates: Sequence[Any],
-        user: Any,
-        trace: Any,
-        own: Mapping[str, Any],
-        kept: Mapping[str, Any],
-    ) -> None:
-        ids = {self._layout.user: user, self._layout.trace: trace}
-        known = {name: value for name, value in ids.items() if value is not None}
-        feature = {
-            "type": "Feature",
-            "geometry": {"type": shape, "coordinates": coordinates},
-            "properties": {**known, **own, **kept},
-        }
-        self._write_text(self._separator + compact_json(feature))
-        self._separator = ",\n"
-
-    def _write_text(self, text: str) -> None:
-        self._file.write(text.encode(errors="replace"))
-
-
-class _LineWriter(_PointWriter):
-    """The same, with the rows in memory until all are there."""
-
-    def __init__(self, file: BinaryIO, layout: Layout, guarantee: GuaranteeMetadata) -> None:
-        super().__init__(file, layout, guarantee)
-        self._groups = TraceGroups()
-
-    def write(self, rows: ReleasedRows) -> None:
-        self._bbox.add(rows.lat, rows.lon)
-        self._groups.add(rows)
-
-    def finish(self) -> None:
-        for user, trace, rows in self._groups.groups():
-            reports = list(_reports(rows))
-            if len(reports) == 1:  # a line has two positions at least
-                self._write_point(user, trace, reports[0])
-                continue
-            own = {
-                "coordTimes": [report.time for report in reports],
-                "kinds": [report.kind for report in reports],
-                "costs": [report.cost for report in reports],
-            }
-            kept = {name: [report.kept[name] for report in reports] for name in rows.kept}
-            positions = [report.position for report in reports]
-            self._write_feature(_LINE, positions, user, trace, own, kept)
-        super().finish()
-
-
-class _Report(NamedTuple):
-    """A released row as JSON has it."""
-
-    position: list[float]
-    time: str
-    kind: str
-    cost: float
-    kept: Mapping[str, Any]
-
-
-def _reports(rows: ReleasedRows) -> Iterator[_Report]:
-    columns = [json_values(column) for column in rows.kept.values()]
-    kept = zip(*columns, strict=True) if columns else [()] * len(rows)
-    places = np.column_stack([rows.lon, rows.lat]).tolist()
-    values = (places, format_utc(rows.at_us), rows.kind_names(), rows.cost.tolist(), kept)
-    for position, time, kind, cost, more in zip(*values, strict=True):
-        yield _Report(position, time, kind, cost, dict(zip(rows.kept, more, strict=True)))

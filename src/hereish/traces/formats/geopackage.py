@@ -31,7 +31,7 @@ from hereish.traces.formats._bytes import SourceBytes, read_whole
 from hereish.traces.formats._fixes import parse_user
 from hereish.traces.formats._gpkg_writer import METADATA_URI, GpkgWriter
 from hereish.traces.formats._markup import ROWS, json_scalar
-from hereish.traces.formats._times import TimeParser
+from hereish.traces.formats._times import TimeParser, tells_time_of_day
 from hereish.traces.formats.base import Format, Source, Writer
 from hereish.traces.guarantee import GuaranteeMetadata
 from hereish.traces.table import Ids, RowBatch
@@ -164,9 +164,9 @@ def _find_roles(
     names = [str(info[1]) for info in infos if info[1] != row[1]]
     if len(names) == len(infos):  # its points are computed, and so may be of any size
         raise _damaged()
-    if not required and columns.find("time", names) is None:
+    if not required and columns.find_time(names) is None:
         return None
-    return columns.find_all(names, ("time",))
+    return columns.find_all(names, ("time",), dates=True)
 
 
 def _quote(name: str) -> str:
@@ -180,6 +180,7 @@ class _BatchBuilder:
         self._parser = TimeParser(columns.zone, columns.time_format)
         roles: dict[str, Any] = table.roles
         self._layout = Layout(geometry=table.geometry, **roles)
+        self._time_of_day = columns.must_tell_time_of_day(roles["time"])
         self.any_time = False
 
     def batch(self, records: Sequence[tuple[Any, ...]], before: int, done: float) -> RowBatch:
@@ -188,6 +189,9 @@ class _BatchBuilder:
         lat, lon = _wkb.decode_points([_without_header(value) for value in geometry])
         at = [self._parse_time(value) for value in roles["time"]]
         fault: Faults = np.array([t if isinstance(t, Fault) else Fault.NONE for t in at], np.uint8)
+        if self._time_of_day:
+            known = np.array([tells_time_of_day(value) for value in roles["time"]])
+            fault[(fault == Fault.NONE) & ~known] = Fault.NO_CLOCK
         fault[(fault == Fault.NONE) & ~np.isfinite(lat)] = Fault.LAT
         fault[(fault == Fault.NONE) & ~np.isfinite(lon)] = Fault.LON
         self._parser.mark_missing_offsets(fault)

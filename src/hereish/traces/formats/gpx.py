@@ -7,6 +7,7 @@ here have users and traces in elements of a namespace of their own, which are re
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import BinaryIO, TypeAlias
 from xml.parsers import expat
 
@@ -14,7 +15,14 @@ import numpy as np
 
 from hereish.errors import ParameterError
 from hereish.traces.columns import Columns, Layout
-from hereish.traces.faults import Fault, NoPointsError, UnreadableFileError, empty_file, no_times
+from hereish.traces.faults import (
+    Fault,
+    NoPointsError,
+    UnreadableFileError,
+    counted,
+    empty_file,
+    no_times,
+)
 from hereish.traces.formats._bytes import SourceBytes
 from hereish.traces.formats._degrees import parse_all_degrees, parse_number
 from hereish.traces.formats._gpx_points import MARK, PlainPoints
@@ -61,7 +69,7 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
     if problem is None and not reader.any_time:
         raise no_times()
     if batches:
-        yield merge_file(batches, reader.times)
+        yield replace(merge_file(batches, reader.times), passed_over=reader.passed_over())
     if problem is not None:
         raise problem
     reader.check_kept()
@@ -136,6 +144,9 @@ class _TrackReader:
         self.any_time = False
         self._path: list[str] = []
         self._tracks = 0
+        self._planned = 0  # tracks none of whose points has a time
+        # Points of this track, while none of them has a time; None once one has.
+        self._timeless: list[_Point] | None = []
         self._waypoints = self._routes = 0
         self._track: dict[str, str] = {}  # its ids
         self._point: dict[str, str] | None = None  # its texts, while the parser is inside it
@@ -165,16 +176,14 @@ class _TrackReader:
         if self._blank:
             raise empty_file(_TRACKS)
         self.feed(b"", last=True)
-        if not self.rows and self._has_users is None:
+        if not self.rows and self._has_users is None and not self._planned:
             raise self._no_tracks()
 
     def _no_tracks(self) -> NoPointsError:
         """Waypoints and routes are places that somebody chose, not where somebody was."""
         others = {"waypoint": self._waypoints, "route": self._routes}
         some = " and ".join(
-            f"{count:,} {name}{'' if count == 1 else 's'}"
-            for name, count in others.items()
-            if count
+            counted(count, name, f"{name}s") for name, count in others.items() if count
         )
         reason = f", but {some}: places that were marked or planned, not where somebody was when"
         return NoPointsError(
@@ -182,6 +191,12 @@ class _TrackReader:
             expected=_TRACKS,
             remedy="leave this file out, or export the track itself",
         )
+
+    def passed_over(self) -> str:
+        """What the summary says of tracks without times; nothing if there are none."""
+        if not self._planned:
+            return ""
+        return f"{counted(self._planned, 'track', 'tracks')} without times, as planned routes are"
 
     def check_kept(self) -> None:
         """After the last batch: raises if a column to keep was never there."""
@@ -254,6 +269,7 @@ class _TrackReader:
         elif path == _POINT[:2]:
             self._tracks += 1
             self._track = {}
+            self._timeless = []
         elif path == _WAYPOINT:
             self._waypoints += 1
         elif path == _ROUTE:
@@ -298,12 +314,25 @@ class _TrackReader:
             self._recording[1].setdefault(self._recording[2], "".join(self._text))
             self._recording = None
         if depth == len(_POINT) and self._point is not None:
-            self.rows.append(self._finished(self._point))
+            self._add(self._finished(self._point))
             self._point = None
+        elif path == _POINT[:2]:
+            self._planned += bool(self._timeless)
+            self._timeless = []
         path.pop()
 
+    def _add(self, point: _Point) -> None:
+        """A point of this track; those before its first time wait for that."""
+        if self._timeless is not None:
+            if not point[3].strip():
+                self._timeless.append(point)
+                return
+            self.any_time = True
+            self.rows += self._timeless
+            self._timeless = None
+        self.rows.append(point)
+
     def _finished(self, point: dict[str, str]) -> _Point:
-        self.any_time = self.any_time or "time" in point
         kept = [point.get(name) for name in self._keep]
         return (*self._place, point.get("time", ""), *self._ids(), kept)
 
@@ -312,8 +341,7 @@ class _TrackReader:
         user, trace = self._ids()
         nothing: list[str | None] = []
         for line, lat, lon, time in plain.take(run):
-            self.any_time = self.any_time or time is not None
-            self.rows.append((line, lat, lon, time or "", user, trace, nothing))
+            self._add((line, lat, lon, time or "", user, trace, nothing))
 
     def _ids(self) -> tuple[str | None, str | int]:
         """The user and the trace of this track."""

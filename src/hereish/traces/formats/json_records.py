@@ -18,7 +18,7 @@ from hereish.traces.formats._degrees import parse_degrees
 from hereish.traces.formats._fixes import FileFix, stream_fixes
 from hereish.traces.formats._json_kinds import json_kind, record_list
 from hereish.traces.formats._json_stream import JsonFile, parse_line
-from hereish.traces.formats._places import Place, parse_members, parse_position
+from hereish.traces.formats._places import NO_PLACE, Place, parse_members, parse_position
 from hereish.traces.formats._text import read_lines
 from hereish.traces.formats.base import Format, Source
 from hereish.traces.table import RowBatch
@@ -27,7 +27,19 @@ _TIMES = (
     *("tst", "timestamp", "time", "recorded_at", "timestampMs", "datetime", "date", "at", "ts"),
     *("fixTime", "deviceTime"),  # of Traccar
 )
-_PLACES = {"lat", "lon", "lng", "long", "latitude", "longitude", "lonlat", "latLng", "point"}
+_NESTED = ("coords", "location")  # members that hold the place, such as those of a browser
+_PLACES = {
+    *_NESTED,
+    "lat",
+    "lon",
+    "lng",
+    "long",
+    "latitude",
+    "longitude",
+    "lonlat",
+    "latLng",
+    "point",
+}
 _LINES = (".rec", ".jsonl", ".ndjson", ".geojsonl")
 _RECORDS = "a list of objects with a place and a time each, or one on each line"
 _EMPTY = "it has no positions with times"
@@ -84,14 +96,20 @@ def _fixes(number: int, item: Any, columns: Columns) -> Iterator[FileFix]:
         return
     fields = item.get("properties")
     fields = {**item, **fields} if isinstance(fields, dict) else item
-    if columns.lat is None and fields.get("geometry") is None and not _PLACES & fields.keys():
+    nested = any(isinstance(fields.get(name), dict) for name in _NESTED)
+    known = nested or fields.get("geometry") is not None or bool(_PLACES & fields.keys())
+    if columns.lat is None and not known:
         return  # an event, such as that an app was closed
     yield FileFix(number, _time(fields, columns), *_place(item, fields, columns), fields)
 
 
 def _time(fields: Mapping[str, Any], columns: Columns) -> Any:
-    names = _TIMES if columns.time is None else (columns.time,)
-    return next((fields[name] for name in names if fields.get(name) is not None), None)
+    if columns.time is not None:
+        return fields.get(columns.time)
+    usual = next((name for name in _TIMES if fields.get(name) is not None), None)
+    if usual is None:
+        usual = columns.find("time", [name for name in fields if fields[name] is not None])
+    return None if usual is None else fields[usual]
 
 
 def _place(item: Mapping[str, Any], fields: Mapping[str, Any], columns: Columns) -> Place:
@@ -104,7 +122,9 @@ def _place(item: Mapping[str, Any], fields: Mapping[str, Any], columns: Columns)
     position = geometry.get("coordinates") if isinstance(geometry, dict) else None
     if isinstance(position, list) and len(position) > 1:
         return parse_position(position)
-    return parse_members(fields)
+    place = parse_members(fields)
+    nested = (fields.get(name) for name in _NESTED)
+    return next((parse_members(one) for one in nested if place == NO_PLACE and one), place)
 
 
 def sniff(head: bytes) -> bool:
