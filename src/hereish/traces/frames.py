@@ -15,7 +15,7 @@ from hereish.core.randomness import Draws, KeyedDraws, SeededDraws
 from hereish.core.types import Floats, Ints
 from hereish.errors import ParameterError, PointError
 from hereish.traces.budgets import Budgets, check_rows, sanitize_rows, tie_breaker
-from hereish.traces.columns import NO_USER, Columns
+from hereish.traces.columns import NO_USER, Columns, side_column
 from hereish.traces.foreign_errors import replace_foreign_errors
 from hereish.traces.frame_streams import FrameStream, open_stream
 from hereish.traces.frame_tally import FrameTally
@@ -29,7 +29,13 @@ except ImportError as missing:
     raise ImportError("data frames need more: pip install 'hereish[frames]'") from missing
 
 from hereish.traces.frame_columns import take_rows
-from hereish.traces.frame_reading import read_numbers, read_times, read_users
+from hereish.traces.frame_reading import (
+    check_places,
+    degrees_name,
+    read_degrees,
+    read_times,
+    read_users,
+)
 
 Frame = TypeVar("Frame")
 WGS84 = "EPSG:4326"
@@ -191,6 +197,8 @@ def _sanitize_stream(
     read = [*names.values(), *keep]
     _check_columns(stream, read)
     owner = names.get("user")
+    sides = [side_column(axis, stream.names) for axis in ("lat", "lon")]
+    read += [side for side in sides if side is not None and side not in read]
     batches = stream.sorted_batches(read, owner, names["time"])
     return stream.collect(
         _sanitize_plain(nw.from_native(batch, eager_only=True), options, names["lat"], names["lon"])
@@ -200,12 +208,14 @@ def _sanitize_stream(
 
 def _sanitize_plain(table: Any, options: _Options, lat: str, lon: str) -> Any:
     user, time, keep = options.user, options.time, options.keep
+    out_lat, out_lon = degrees_name(lat, "lat"), degrees_name(lon, "lon")
     _check_columns(table, [name for name in (user, time, lat, lon, *keep) if name is not None])
-    points = np.column_stack([read_numbers(table, lat), read_numbers(table, lon)])
+    _check_different([name for name in (user, time, out_lat, out_lon, *keep) if name is not None])
+    points = np.column_stack([read_degrees(table, lat, "lat"), read_degrees(table, lon, "lon")])
     out, taken = _sanitize(table, points, options)
-    places = {lat: out.value[taken.released, 0], lon: out.value[taken.released, 1]}
+    places = {out_lat: out.value[taken.released, 0], out_lon: out.value[taken.released, 1]}
     released = _build_released(table, options, out, taken, places)
-    names = [name for name in (user, time, lat, lon, "kind", "cost", *keep) if name is not None]
+    names = [name for name in (user, time, *places, "kind", "cost", *keep) if name is not None]
     return _with_guarantee(released.select(*names).to_native(), _describe(out, options))
 
 
@@ -218,6 +228,7 @@ class _Taken(NamedTuple):
 
 def _sanitize(table: Any, points: Floats, options: _Options) -> tuple[Sanitized, _Taken]:
     """The rows sanitised, and which of them are released."""
+    check_places(options.mechanism.space, points)
     codes, names = read_users(table, options.user)
     ticks, at_s = read_times(table, options.time, options.zone)
 
@@ -272,10 +283,13 @@ def _check_columns(table: Any, wanted: Sequence[str]) -> None:
             raise ParameterError(
                 f"there is no column {name!r}; found {', '.join(map(repr, table.columns))}"
             )
-    clashes = {"kind", "cost"} & set(wanted)
-    if clashes or len(set(wanted)) < len(wanted):
+    _check_different(wanted)
+
+
+def _check_different(names: Sequence[str]) -> None:
+    if {"kind", "cost"} & set(names) or len(set(names)) < len(names):
         raise ParameterError(
-            f"the columns {', '.join(wanted)} must differ, and 'kind' and 'cost' are taken"
+            f"the columns {', '.join(names)} must differ, and 'kind' and 'cost' are taken"
         )
 
 
