@@ -29,6 +29,7 @@ except ImportError as missing:
     raise ImportError("data frames need more: pip install 'hereish[frames]'") from missing
 
 from hereish.traces.frame_columns import take_rows
+from hereish.traces.frame_index import with_index_columns
 from hereish.traces.frame_reading import (
     check_places,
     degrees_name,
@@ -102,6 +103,8 @@ def sanitize_frame(
             f"frames hold latitudes and longitudes; the mechanism's space has {', '.join(names)}"
         )
     check_order(order)
+    if isinstance(keep, str):
+        raise ParameterError(f"keep must be a list of names, found a text: give keep=[{keep!r}]")
     if every is not None and not isinstance(every, timedelta):
         raise ParameterError(
             f"every must be a timedelta, such as timedelta(minutes=5), found {type(every).__name__}"
@@ -133,7 +136,7 @@ def sanitize_frame(
 def _sanitize_whole(
     frame: Any, columns: Columns, mechanism: PredictiveMechanism, about: tuple[Any, ...]
 ) -> Any:
-    frame = _with_time_index(frame, columns)
+    frame = with_index_columns(frame, columns)
     geo = _is_geo(frame)
     required = ("time",) if geo else ("time", "lat", "lon")
     table = None if geo else _table(frame)
@@ -154,25 +157,6 @@ def _find_columns(
     except ParameterError as error:
         problem = re.sub(r"--([a-z]+)", r"\1=", str(error))
     raise ParameterError(problem)
-
-
-def _with_time_index(frame: Any, columns: Columns) -> Any:
-    """A pandas frame with its index as a column, if that holds the times and no column does.
-
-    Of an index of several levels, such as user and time, each that has a name.
-    """
-    index = getattr(frame, "index", None)
-    if type(index).__name__ == "MultiIndex":
-        levels = [name for name in frame.index.names if name is not None]
-        return frame.reset_index([name for name in levels if name not in frame.columns])
-    if index is None or type(index).__name__ != "DatetimeIndex":
-        return frame
-    if columns.time is not None and index.name != columns.time:
-        return frame
-    if columns.time is None and columns.find("time", list(map(str, frame.columns))) is not None:
-        return frame
-    name = "time" if index.name is None else index.name
-    return frame if name in frame.columns else frame.rename_axis(index=name).reset_index()
 
 
 def _sanitize_stream(
@@ -349,7 +333,10 @@ def _sanitize_geo(frame: Any, options: _Options) -> Any:
     geometry = frame.geometry
     wrong = np.flatnonzero(~(np.asarray(geometry.geom_type == "Point") & ~geometry.is_empty))
     if len(wrong):
-        raise PointError(f"row {wrong[0]}: its geometry is not a point; nothing was released")
+        raise PointError(
+            f"row {wrong[0]}: its geometry is not a point; nothing was released. Name the geometry "
+            "of points with set_geometry, or leave such rows out first"
+        )
     places = geometry.to_crs(WGS84)
     table = _table(pandas.DataFrame(frame.drop(columns=geometry.name)))
     names = [name for name in (options.user, options.time, *options.keep) if name is not None]
