@@ -71,6 +71,5 @@ def test_a_file_of_the_same_table_is_read_alike(how: str, tmp_path: Path) -> Non
 
 def test_a_kept_column_does_not_take_the_name_of_released_places() -> None:
     frame = written(WRITTEN["E7"]).assign(lat="old")
-    options = {"lat": "latitudeE7", "lon": "longitudeE7", "keep": ["lat"]}
     with pytest.raises(ParameterError, match="must differ"):
-        sanitize_frame(frame, M, **options)
+        sanitize_frame(frame, M, lat="latitudeE7", lon="longitudeE7", keep=["lat"])
