@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import subprocess
 import sys
+from types import SimpleNamespace
+
+import click
+import pytest
 
 import hereish
+from hereish import cli
 from tests.support.terminal import in_a_process
 
 
@@ -39,3 +47,23 @@ def test_without_click_it_says_what_to_install() -> None:
     done = python("import sys; sys.modules['click'] = None; from hereish.cli import main; main()")
     assert done.returncode == 2
     assert "pip install 'hereish[cli]'" in done.stderr
+
+
+def test_the_british_spelling_is_the_same_command() -> None:
+    group = cli.group()
+    context = click.Context(group)
+    assert group.get_command(context, "sanitise") is group.get_command(context, "sanitize")
+    assert "sanitise" not in group.list_commands(context)
+
+
+def test_a_full_disk_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(cli, "group", lambda: SimpleNamespace(main=full))
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == cli.FAILED
+    assert re.search("no space left.*free some", capsys.readouterr().err)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -244,3 +245,16 @@ def test_the_command_asks_before_it_loses_much(tmp_path: Path) -> None:
     assert "Oncology" in (tmp_path / "out.csv").read_text()
     wrong = run("--time-format", "nonsense")
     assert (wrong.returncode, "strptime" in wrong.stderr) == (2, True)
+
+
+def test_times_that_were_taken_as_utc_are_pointed_out(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.csv", tmp_path / "out.csv"
+
+    def said(offset: str, columns: Columns | None = None) -> bool:
+        write(source, "user,time,lat,lon", [("ann", f"2026-05-05 08:00:00{offset}", 60.1, 24.9)])
+        summary = sanitize_files([source], out, M, columns=columns)
+        return "were taken as UTC" in summarise(summary, M, str(out), None, replaced=False)
+
+    assert said("")
+    assert not said("", Columns(zone=ZoneInfo("Europe/Helsinki")))
+    assert not said("Z")

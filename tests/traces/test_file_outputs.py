@@ -7,6 +7,8 @@ import json
 import math
 import os
 import re
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
@@ -61,6 +63,36 @@ def test_users_and_traces_become_the_trees_of_geolife_and_tdrive(tmp_path: Path)
     assert len(load_rows([str(tmp_path / "geolife")], Columns())) == 8
     sanitize_files([source], tmp_path / "tdrive", M, to_form="tdrive")
     assert len(list((tmp_path / "tdrive").glob("*.txt"))) == 2
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "parquet", "geoparquet", "gpkg"])
+def test_a_file_of_which_nothing_was_released_has_all_its_columns(
+    tmp_path: Path, form: str
+) -> None:
+    """What tools that read a folder as one table need of each of its files."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    columns = Columns(keep=("speed",))
+    for name, hours in (("a", 0), ("b", 1)):
+        fixes = rows("ann", 40, NOON + timedelta(hours=hours))
+        cells = [("ann", "x", *row[1:], 3) for row in fixes]
+        table(folder / f"{name}.csv", cells, "user,trace,time,lat,lon,speed")
+    out = tmp_path / "out"
+    m = hereish.fixed_utility(PRIVACY, accuracy_m=500, window=hereish.Day("UTC"))
+    tally = sanitize_files([folder], out, m, columns=columns, to_form=form)
+    assert tally.refused > 40
+    names = {path.stem: _column_names(path) for path in out.glob("?.*")}
+    assert {"user", "trace", "time", "kind", "cost", "speed"} <= set(names["b"])
+    assert names["a"] == names["b"]
+
+
+def _column_names(path: Path) -> list[str]:
+    if path.suffix.endswith("parquet"):
+        return list(pq.read_schema(path).names)
+    if path.suffix == ".gpkg":
+        with closing(sqlite3.connect(path)) as database:
+            return [row[1] for row in database.execute("PRAGMA table_info(reports)")]
+    return re.split("[,\t]", path.read_text().splitlines()[0])
 
 
 def test_files_that_tell_different_things_are_not_put_into_one_table(tmp_path: Path) -> None:

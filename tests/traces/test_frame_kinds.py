@@ -208,3 +208,36 @@ def test_points_of_movingpandas_become_trajectories_again() -> None:
     assert len(out) == 20
     again = mpd.TrajectoryCollection(out, traj_id_col="uid", t="t")
     assert len(again) == 2
+
+
+def test_an_index_of_users_is_read() -> None:
+    """Without it all of them would share one budget, and nobody's rows could be told."""
+    times = pd.date_range("2026-05-05T08:00Z", periods=4, freq="20min")
+    frame = pd.DataFrame(
+        {"user": ["ann", "bob"] * 2, "time": times, "lat": 60.17, "lon": 24.94, "x": 1}
+    )
+    for name, user in (("user", None), ("who", "who")):
+        out = sanitize_frame(frame.rename(columns={"user": name}).set_index(name), M, user=user)
+        assert list(out.columns) == [name, "time", "lat", "lon", "kind", "cost"]
+        assert out[name].tolist() == ["ann", "ann", "bob", "bob"]
+    numbered = frame.set_index(pd.Index(range(4), name=7))  # an index that is not read
+    assert len(sanitize_frame(numbered, M)) == 4
+    with pytest.raises(ParameterError, match="must be texts, found one of type int"):
+        sanitize_frame(frame.rename(columns={"x": 0}), M)
+    with pytest.raises(ParameterError, match=r"keep=\['x'\]"):
+        sanitize_frame(frame, M, keep="x")
+
+
+@pytest.mark.parametrize("kind", ["lazy", "reader", "relation"])
+def test_a_stream_without_rows_gives_one_without_rows(kind: str) -> None:
+    times = pd.date_range("2026-05-05T08:00Z", periods=2, freq="20min")
+    frame = pd.DataFrame({"user": "ann", "time": times, "lat": 60.17, "lon": 24.94, "x": 1})
+    table = pa.Table.from_pandas(frame).slice(0, 0)
+    if kind == "lazy":
+        out = sanitize_frame(pl.DataFrame(pl.from_arrow(table)).lazy(), M).collect().to_arrow()
+    elif kind == "reader":
+        out = sanitize_frame(table.to_reader(), M).read_all()
+    else:
+        out = sanitize_frame(duckdb.from_arrow(table), M).to_arrow_table()
+    assert out.num_rows == 0
+    assert out.column_names == ["user", "time", "lat", "lon", "kind", "cost"]

@@ -163,7 +163,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
     "no place": (lambda: small(lon=[24.1, 24.2, None]), {}, "row 2: longitude is not a finite"),
     "no time": (lambda: small(time=[*small().time[:2], None]), {}, "row 2: it has no time"),
     "naive": (lambda: small(time=small().time.dt.tz_localize(None)), {}, "say their zone"),
-    "text": (lambda: small(lat=["a", "b", "c"]), {}, "'lat' must hold numbers"),
+    "text": (lambda: small(lat=["60.1", "60.2", "x60.3"]), {}, "row 2: latitude is not a finite"),
+    "no number": (lambda: small(lat=small().time), {}, "'lat' must hold numbers of degrees"),
+    "empty user": (lambda: small(id=["a", "b", " "]), {"user": "id"}, "row 2: it has no id"),
     "column": (
         lambda: small().rename(columns={"lat": "y"}),
         {},

@@ -155,5 +155,6 @@ def test_files_are_paid_for_before_they_appear(tmp_path: Path) -> None:
     assert all(0.0 < cost.cost <= 0.5 * PRIVACY.eps_per_m for cost in job.paid or [])
     nothing = sanitize_files([source], tmp_path / "none.csv", m, job=Job(0.0))
     assert (nothing.released, nothing.refused) == (0, 96)
+    assert (tmp_path / "none.csv").read_text() == "user,time,lat,lon,kind,cost\n"
     with pytest.raises(ParameterError, match="standard output"):
         sanitize_files([source], "-", m, job=Job(1.0))

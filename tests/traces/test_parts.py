@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import signal
+import time
 from collections.abc import Sequence
 from itertools import pairwise
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +194,31 @@ def test_parts_are_the_whole_file_and_cut_between_users(tmp_path: Path, ending: 
     for part in found[1:]:
         before, after = text[: part.begin].splitlines()[-1], text[part.begin :].splitlines()[0]
         assert before.split(b",")[0] != after.split(b",")[0]
+
+
+def test_an_interrupt_does_not_wait_for_the_parts(
+    tmp_path: Path, joined: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python ends once all processes have, which may work on their parts for minutes."""
+
+    def endless(*_: Any) -> None:
+        time.sleep(600)
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(parts, "_sanitize_units", endless)  # in the processes, which are forks
+    path = write_csv(tmp_path / "in.csv", made_rows([f"u{i:02}" for i in range(40)]))
+    before = set(active_children())
+    former = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            sanitize_files([path], tmp_path / "out.csv", MECHANISM, jobs=3)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, former)
+    for process in set(active_children()) - before:
+        process.join(20.0)
+        assert process.exitcode is not None
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]

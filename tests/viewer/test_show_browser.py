@@ -275,6 +275,30 @@ def test_many_refused_points_do_not_hide_the_trace(browser: Browser, tmp_path: P
         assert order == ["links", "refused", "true", "places"]
 
 
+def test_the_legend_counts_the_lines_that_are_drawn(browser: Browser, tmp_path: Path) -> None:
+    n = 9000  # of which 5000 are drawn at most
+    at_s = 1e9 + 5.0 * np.arange(n)
+    walk = np.column_stack([60.0 + 1e-5 * np.arange(n), np.full(n, 25.0)])
+    path = tmp_path / "page.html"
+    path.write_text(page(batch(at_s, walk), batch(at_s, walk + 0.01), None), "utf-8")
+    with opened(browser, path, **DESKTOP) as look:
+        legend = look.page.locator("#map .legend").text_content() or ""
+        lines = look.page.evaluate("document.getElementById('map').data[0].x.length / 3")
+        assert f"which belongs to which ({lines} of 9,000)" in legend
+
+
+def test_the_buttons_of_the_histogram_hide_none_of_its_names(look: Look) -> None:
+    look.page.locator("#histogram").hover()
+    buttons = look.page.locator("#histogram .modebar").bounding_box()
+    names = look.page.locator("#histogram .annotation").all()
+    assert buttons is not None
+    assert len(names) == 2
+    for name in names:
+        box = name.bounding_box()
+        assert box is not None
+        assert box["y"] >= buttons["y"] + buttons["height"] - 2
+
+
 PLANTED = {
     "image": '<img src="https://example.org/x.png">',
     "script": '<script src="https://example.org/x.js"></script>',

@@ -172,3 +172,17 @@ def test_users_that_are_files_are_found_again(tmp_path: Path) -> None:
         data = page_data(page)
         assert data["unmatched"] == 0
         assert {data["users"][view["user"]] for view in data["views"]} == {"ann", "bob"}
+
+
+def test_vehicles_in_turns_get_a_hint_at_their_column(tmp_path: Path) -> None:
+    """As one person's, all but one point per time would be left out of the page."""
+    rows = [f"bus {i % 4},2026-05-05T08:{i // 4:02}:00Z,60.{10 + i},24.9" for i in range(40)]
+    (tmp_path / "true.csv").write_text("\n".join(["vehicle,time,lat,lon", *rows]))
+    vehicle = ("--user", "vehicle")
+    done = run("sanitize", "true.csv", "-o", "public.csv", *vehicle, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    names = ("show", "true.csv", "public.csv", "-o", "page.html")
+    asked = run(*names, folder=tmp_path)
+    assert (asked.returncode, "give --user vehicle" in asked.stderr) == (1, True)
+    assert run(*names, *vehicle, folder=tmp_path).returncode == 0
+    assert page_data(tmp_path / "page.html")["users"] == [f"bus {i}" for i in range(4)]

@@ -275,6 +275,20 @@ def test_a_large_trace_is_thinned_for_drawing_only() -> None:
     assert gaps.max() < 20_000, "evenly"
 
 
+def test_the_few_fresh_and_refused_points_among_many_are_all_drawn() -> None:
+    n = 20_000
+    at_s = NOON_S + 0.5 * np.arange(n)
+    fresh, refused = np.array([7, 8_001, 8_002]), np.arange(15_001, n, 100)
+    asked = np.setdiff1d(np.arange(n), refused)
+    kind = np.where(np.isin(asked, fresh), "hard", "easy").tolist()
+    points = np.column_stack([60 + 1e-5 * np.arange(n), np.full(n, 25.0)])
+    (view,) = page_data(batch(at_s, points), batch(at_s[asked], points[asked], kind=kind))["views"]
+    drawn = view["true"]
+    assert len(drawn["at"]) <= MOST_DRAWN
+    assert (view["kinds"][0], drawn["kind"].count(0)) == (3, 3)
+    assert drawn["place"].count(None) == len(refused) == view["points"] - view["reports"]
+
+
 def test_points_that_nobody_asked_about_are_not_refused() -> None:
     at_s = NOON_S + 60.0 * np.arange(61)
     true = batch(at_s, [[60.0, 25.0]] * 61)

@@ -5,6 +5,7 @@ Commands are imported only when they are run, so that `hereish --help` is quick.
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 import warnings
@@ -39,6 +40,11 @@ GROUPS = {
     },
 }
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
+SPELLINGS = {"sanitise": "sanitize"}  # accepted, and in no list
+_FULL = (
+    "no space left, on the disk of the output or on that of temporary files (TMPDIR): free some, "
+    "or name another with -o or TMPDIR"
+)
 EXAMPLES = """\b
 Examples:
   hereish plan --accuracy 3km
@@ -81,6 +87,8 @@ def main() -> None:
         sys.stdout = None
         raise SystemExit(FAILED) from None
     except OSError as wrong:
+        if wrong.errno == errno.ENOSPC:
+            _fail(_FULL, FAILED)
         where = f": {wrong.filename}" if wrong.filename else ""
         _fail(f"{wrong.strerror or type(wrong).__name__}{where}", FAILED)
     except MemoryError:
@@ -100,9 +108,10 @@ def group() -> Any:
             return list(COMMANDS)
 
         def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-            if cmd_name not in COMMANDS:
+            name = SPELLINGS.get(cmd_name, cmd_name)
+            if name not in COMMANDS:
                 return None
-            command = import_module(f"hereish.cli.{cmd_name}").command
+            command = import_module(f"hereish.cli.{name}").command
             return command if isinstance(command, click.Command) else None
 
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -91,6 +91,11 @@ def _describe_doubts(tally: Summary) -> list[str]:
             f"All points were taken as one person's, with one budget. If {names} has a value per "
             f"person or vehicle: --user {tally.possible_users[0]}."
         )
+    if tally.taken_as_utc:
+        lines.append(
+            "Times without an offset from UTC were taken as UTC. If they are those of clocks "
+            "elsewhere: --time-zone, such as Europe/Helsinki."
+        )
     if tally.bad.get(FAULT_REASONS[Fault.TWICE], 0) > tally.points / 2:
         lines.append(
             "Most points have the time of another, and one per time was used. If there is a column "

@@ -221,3 +221,7 @@ class Layout:
     lines: bool = False  # GeoJSON: one LineString per trace, not one Point per report
     types: Mapping[str, Any] = field(default_factory=dict)  # Arrow types, by column
     owners: tuple[str, ...] = ()  # columns that were not read and may say whose rows are
+    # What rows have besides places and times, for an output of which no row was released.
+    has_users: bool = False
+    has_traces: bool = False
+    kept: tuple[str, ...] = ()

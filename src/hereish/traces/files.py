@@ -153,7 +153,7 @@ def sanitize_files(
         except UnsortedInputError:
             merge = by_user = True
         else:
-            return _summarize(found, validator, done, guarantee)
+            return _summarize(found, validator, done, guarantee, columns)
         if by_user and not can_repeat:
             raise PointError(
                 "standard input has more rows than fit into memory, and not in the order of their "
@@ -257,6 +257,7 @@ def _summarize(
     validator: Validator,
     done: Pipeline | JoinedParts,
     guarantee: GuaranteeMetadata,
+    columns: Columns,
 ) -> Summary:
     counts = done.counts
     hard, easy, untested = counts.kinds.tolist()
@@ -270,6 +271,7 @@ def _summarize(
         without_points=validator.without_points,
         ignored=dict(sorted(inputs.ignored.items())),
         possible_users=validator.possible_users,
+        taken_as_utc=done.without_offset and columns.zone is None,
         thinned=counts.thinned,
         hard=hard,
         easy=easy,
@@ -304,7 +306,8 @@ def load_rows(
         if in_order:
             batch = validator.without_faults(source, batch, time_faults_of_batch(batch))
         files.append(batch)
-    validator.check_losses()
+    nameless = [batch for batch in files if batch.user is None]
+    validator.check_losses(dict.fromkeys(name for one in nameless for name in one.layout.owners))
     return concat_batches(files)
 
 

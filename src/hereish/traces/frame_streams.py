@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hereish.errors import ParameterError, PointError
+from hereish.errors import PointError
 from hereish.traces.names import canonical_name
 
 BATCH_ROWS = 1 << 17
@@ -41,7 +41,7 @@ class FrameStream(ABC):
 
     @abstractmethod
     def _batches(self, names: Sequence[str], by: Sequence[str]) -> Iterator[Any]:
-        """Arrow batches or tables of some columns, sorted."""
+        """Arrow batches or tables of some columns, sorted; the first has types and no rows."""
 
     @abstractmethod
     def collect(self, parts: Iterator[Any]) -> Any:
@@ -68,12 +68,16 @@ class _Lazy(FrameStream):
         return list(self._native.collect_schema().names())
 
     def _batches(self, names: Sequence[str], by: Sequence[str]) -> Iterator[Any]:
+        import polars as pl
+
         wanted = self._native.select(names).sort(by)
+        yield pl.DataFrame(schema=wanted.collect_schema()).to_arrow()
         if hasattr(wanted, "collect_batches"):
             batches = wanted.collect_batches(chunk_size=BATCH_ROWS, maintain_order=True)
         else:  # before polars 1.34
             batches = wanted.collect(engine="streaming").iter_slices(BATCH_ROWS)
-        return (batch.to_arrow() for batch in batches)
+        for batch in batches:
+            yield batch.to_arrow()
 
     def collect(self, parts: Iterator[Any]) -> Any:
         import polars as pl
@@ -87,6 +91,7 @@ class _Reader(FrameStream):
         return list(self._native.schema.names)
 
     def _batches(self, names: Sequence[str], by: Sequence[str]) -> Iterator[Any]:
+        yield self._native.schema.empty_table().select(list(names))
         for batch in self._native:
             for begin in range(0, batch.num_rows, BATCH_ROWS):
                 yield batch.slice(begin, BATCH_ROWS).select(list(names))
@@ -94,9 +99,7 @@ class _Reader(FrameStream):
     def collect(self, parts: Iterator[Any]) -> Any:
         import pyarrow as pa
 
-        first = next(parts, None)
-        if first is None:
-            raise ParameterError("the reader has no batches, so nothing tells what would come out")
+        first = next(parts)
         metadata = first.schema.metadata
 
         def batches() -> Iterator[Any]:
@@ -114,7 +117,9 @@ class _Relation(FrameStream):
 
     def _batches(self, names: Sequence[str], by: Sequence[str]) -> Iterator[Any]:
         wanted = self._native.project(_quoted(names)).order(_quoted(by))
-        yield from wanted.to_arrow_reader(BATCH_ROWS)
+        reader = wanted.to_arrow_reader(BATCH_ROWS)
+        yield reader.schema.empty_table()
+        yield from reader
 
     def collect(self, parts: Iterator[Any]) -> Any:
         import duckdb
@@ -130,17 +135,16 @@ def _concat(parts: Iterator[Any]) -> Any:
     import pyarrow as pa
 
     tables = list(parts)
-    if not tables:
-        raise ParameterError("the frame has no rows, so nothing tells what would come out")
     metadata = tables[0].schema.metadata
     return pa.concat_tables([table.replace_schema_metadata(metadata) for table in tables])
 
 
 def _whole_moments(batches: Iterator[Any], by: Sequence[str]) -> Iterator[Any]:
     """Tables that end where a user or a time does: which of two rows of one time comes first is
-    decided within a table, and not by the order of the stream."""
+    decided within a table, and not by the order of the stream. There is one table at least."""
     import pyarrow as pa
 
+    nothing = next(iter(batches))
     held: Any = None
     order = _SortCheck(by)
     for batch in batches:
@@ -153,8 +157,7 @@ def _whole_moments(batches: Iterator[Any], by: Sequence[str]) -> Iterator[Any]:
         held = table.slice(begin)
         if begin:
             yield table.slice(0, begin).combine_chunks()
-    if held is not None:
-        yield held.combine_chunks()
+    yield (nothing if held is None else held).combine_chunks()
 
 
 def _last_moment(table: Any, by: Sequence[str]) -> int:

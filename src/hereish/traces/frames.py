@@ -15,7 +15,7 @@ from hereish.core.randomness import Draws, KeyedDraws, SeededDraws
 from hereish.core.types import Floats, Ints
 from hereish.errors import ParameterError, PointError
 from hereish.traces.budgets import Budgets, check_rows, sanitize_rows, tie_breaker
-from hereish.traces.columns import NO_USER, Columns
+from hereish.traces.columns import NO_USER, Columns, side_column
 from hereish.traces.foreign_errors import replace_foreign_errors
 from hereish.traces.frame_streams import FrameStream, open_stream
 from hereish.traces.frame_tally import FrameTally
@@ -29,7 +29,14 @@ except ImportError as missing:
     raise ImportError("data frames need more: pip install 'hereish[frames]'") from missing
 
 from hereish.traces.frame_columns import take_rows
-from hereish.traces.frame_reading import read_numbers, read_times, read_users
+from hereish.traces.frame_index import with_index_columns
+from hereish.traces.frame_reading import (
+    check_places,
+    degrees_name,
+    read_degrees,
+    read_times,
+    read_users,
+)
 
 Frame = TypeVar("Frame")
 WGS84 = "EPSG:4326"
@@ -96,6 +103,8 @@ def sanitize_frame(
             f"frames hold latitudes and longitudes; the mechanism's space has {', '.join(names)}"
         )
     check_order(order)
+    if isinstance(keep, str):
+        raise ParameterError(f"keep must be a list of names, found a text: give keep=[{keep!r}]")
     if every is not None and not isinstance(every, timedelta):
         raise ParameterError(
             f"every must be a timedelta, such as timedelta(minutes=5), found {type(every).__name__}"
@@ -127,7 +136,7 @@ def sanitize_frame(
 def _sanitize_whole(
     frame: Any, columns: Columns, mechanism: PredictiveMechanism, about: tuple[Any, ...]
 ) -> Any:
-    frame = _with_time_index(frame, columns)
+    frame = with_index_columns(frame, columns)
     geo = _is_geo(frame)
     required = ("time",) if geo else ("time", "lat", "lon")
     table = None if geo else _table(frame)
@@ -148,25 +157,6 @@ def _find_columns(
     except ParameterError as error:
         problem = re.sub(r"--([a-z]+)", r"\1=", str(error))
     raise ParameterError(problem)
-
-
-def _with_time_index(frame: Any, columns: Columns) -> Any:
-    """A pandas frame with its index as a column, if that holds the times and no column does.
-
-    Of an index of several levels, such as user and time, each that has a name.
-    """
-    index = getattr(frame, "index", None)
-    if type(index).__name__ == "MultiIndex":
-        levels = [name for name in frame.index.names if name is not None]
-        return frame.reset_index([name for name in levels if name not in frame.columns])
-    if index is None or type(index).__name__ != "DatetimeIndex":
-        return frame
-    if columns.time is not None and index.name != columns.time:
-        return frame
-    if columns.time is None and columns.find("time", list(map(str, frame.columns))) is not None:
-        return frame
-    name = "time" if index.name is None else index.name
-    return frame if name in frame.columns else frame.rename_axis(index=name).reset_index()
 
 
 def _sanitize_stream(
@@ -191,6 +181,8 @@ def _sanitize_stream(
     read = [*names.values(), *keep]
     _check_columns(stream, read)
     owner = names.get("user")
+    sides = [side_column(axis, stream.names) for axis in ("lat", "lon")]
+    read += [side for side in sides if side is not None and side not in read]
     batches = stream.sorted_batches(read, owner, names["time"])
     return stream.collect(
         _sanitize_plain(nw.from_native(batch, eager_only=True), options, names["lat"], names["lon"])
@@ -200,12 +192,14 @@ def _sanitize_stream(
 
 def _sanitize_plain(table: Any, options: _Options, lat: str, lon: str) -> Any:
     user, time, keep = options.user, options.time, options.keep
+    out_lat, out_lon = degrees_name(lat, "lat"), degrees_name(lon, "lon")
     _check_columns(table, [name for name in (user, time, lat, lon, *keep) if name is not None])
-    points = np.column_stack([read_numbers(table, lat), read_numbers(table, lon)])
+    _check_different([name for name in (user, time, out_lat, out_lon, *keep) if name is not None])
+    points = np.column_stack([read_degrees(table, lat, "lat"), read_degrees(table, lon, "lon")])
     out, taken = _sanitize(table, points, options)
-    places = {lat: out.value[taken.released, 0], lon: out.value[taken.released, 1]}
+    places = {out_lat: out.value[taken.released, 0], out_lon: out.value[taken.released, 1]}
     released = _build_released(table, options, out, taken, places)
-    names = [name for name in (user, time, lat, lon, "kind", "cost", *keep) if name is not None]
+    names = [name for name in (user, time, *places, "kind", "cost", *keep) if name is not None]
     return _with_guarantee(released.select(*names).to_native(), _describe(out, options))
 
 
@@ -218,6 +212,7 @@ class _Taken(NamedTuple):
 
 def _sanitize(table: Any, points: Floats, options: _Options) -> tuple[Sanitized, _Taken]:
     """The rows sanitised, and which of them are released."""
+    check_places(options.mechanism.space, points)
     codes, names = read_users(table, options.user)
     ticks, at_s = read_times(table, options.time, options.zone)
 
@@ -272,10 +267,13 @@ def _check_columns(table: Any, wanted: Sequence[str]) -> None:
             raise ParameterError(
                 f"there is no column {name!r}; found {', '.join(map(repr, table.columns))}"
             )
-    clashes = {"kind", "cost"} & set(wanted)
-    if clashes or len(set(wanted)) < len(wanted):
+    _check_different(wanted)
+
+
+def _check_different(names: Sequence[str]) -> None:
+    if {"kind", "cost"} & set(names) or len(set(names)) < len(names):
         raise ParameterError(
-            f"the columns {', '.join(wanted)} must differ, and 'kind' and 'cost' are taken"
+            f"the columns {', '.join(names)} must differ, and 'kind' and 'cost' are taken"
         )
 
 
@@ -335,7 +333,10 @@ def _sanitize_geo(frame: Any, options: _Options) -> Any:
     geometry = frame.geometry
     wrong = np.flatnonzero(~(np.asarray(geometry.geom_type == "Point") & ~geometry.is_empty))
     if len(wrong):
-        raise PointError(f"row {wrong[0]}: its geometry is not a point; nothing was released")
+        raise PointError(
+            f"row {wrong[0]}: its geometry is not a point; nothing was released. Name the geometry "
+            "of points with set_geometry, or leave such rows out first"
+        )
     places = geometry.to_crs(WGS84)
     table = _table(pandas.DataFrame(frame.drop(columns=geometry.name)))
     names = [name for name in (options.user, options.time, *options.keep) if name is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -225,6 +226,12 @@ class Numbering:
         user_id: Ints,
         trace_id: Ints,
     ) -> Ints:
+        layout = replace(
+            batch.layout,
+            has_users=batch.user is not None,
+            has_traces=batch.trace is not None,
+            kept=tuple(batch.kept),
+        )
         first: dict[int, int] = {}  # a row of each trace
         for row in group_starts(trace).tolist():
             first.setdefault(int(trace[row]), row)
@@ -234,7 +241,7 @@ class Numbering:
             if span == len(self.out_files):
                 row = first[trace_number]
                 ids = (int(user_id[row]), int(trace_id[row]))
-                own = _PendingSpan(source, file, batch.layout, *ids)
+                own = _PendingSpan(source, file, layout, *ids)
                 waits = trace_number in self._unnumbered
                 if waits:
                     self._pending[span] = own

@@ -19,7 +19,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import Any
 
 import numpy as np
@@ -122,6 +122,10 @@ class JoinedParts:
     def traces(self) -> int:
         return len(self._keys)
 
+    @property
+    def without_offset(self) -> bool:
+        return self._offsets[0]
+
     def feed(
         self, settings: PartSettings, parts: Sequence[FilePart], progress: Progress | None
     ) -> None:
@@ -179,8 +183,10 @@ def _results(
     settings: PartSettings, parts: Sequence[FilePart]
 ) -> Generator[PartResult | None, None, None]:
     """Of each part in order; no more of them wait than there are processes, twice."""
+    others = active_children()
     pool = ProcessPoolExecutor(settings.jobs, get_context("fork"), _begin, (settings,))
     left = iter(parts)
+    unfinished = True
     waiting: deque[Future[PartResult | None]] = deque()
     try:
         with warnings.catch_warnings():
@@ -191,10 +197,15 @@ def _results(
             while len(waiting) < 2 * settings.jobs and (part := next(left, None)) is not None:
                 waiting.append(pool.submit(_sanitize, part))
             yield waiting.popleft().result()
+        unfinished = False
     except BrokenProcessPool:
         yield None
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+        if unfinished:  # Python would wait at its end until they have done their parts
+            for process in active_children():
+                if process not in others:
+                    process.terminate()
 
 
 _settings: PartSettings | None = None  # of this process

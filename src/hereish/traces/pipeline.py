@@ -69,6 +69,7 @@ class Pipeline:
         self._unit: list[NumberedRows] = []
         self._rows = 0  # in the unit
         self.counts = ReleaseCounts()
+        self.without_offset = False  # some times did not say their offset from UTC
 
     def __enter__(self) -> Self:
         return self
@@ -101,6 +102,7 @@ class Pipeline:
         if not len(batch):
             return
         rows = self._ids.number_rows(source, batch)
+        self.without_offset |= batch.offsets[0]
         if batch.user is None:
             self._owners.update(dict.fromkeys(batch.layout.owners))
         if self._chosen is not None:

@@ -54,6 +54,7 @@ class Summary:
     without_points: list[str] = field(default_factory=list)  # such as workouts indoors
     ignored: dict[str, int] = field(default_factory=dict)  # files of no format read, by ending
     possible_users: list[str] = field(default_factory=list)  # columns, where no users were read
+    taken_as_utc: bool = False  # times without an offset, since no time zone was given
     thinned: int = 0  # left out by --every
     hard: int = 0
     easy: int = 0

@@ -137,6 +137,18 @@ class ReleasedRows:
         return [None] * len(self) if self.trace is None else self.trace.values()
 
 
+def no_rows(layout: Layout) -> ReleasedRows:
+    """Rows of which there are none, with the columns of a file: its output has them, too."""
+    nothing = np.empty(0)
+    none = nothing.astype(np.int64)
+    return ReleasedRows(
+        *(none, nothing, nothing, nothing.astype(np.uint8), nothing),
+        user=Ids(none, []) if layout.has_users else None,
+        trace=Ids(none, []) if layout.has_traces else None,
+        kept={name: nothing.astype(object) for name in layout.kept},
+    )
+
+
 def concat_released(parts: Sequence[ReleasedRows]) -> ReleasedRows:
     """Rows one after the other, without their ids: each part numbers its own."""
     kept = {name: np.empty(sum(map(len, parts)), dtype=object) for name in _kept_names(parts)}

@@ -42,7 +42,7 @@ from hereish.traces.guarantee import GuaranteeMetadata
 from hereish.traces.merging import ExternalMerge, Key, Ranks, SortedRows
 from hereish.traces.names import canonical_name, name_key, safe_file_name
 from hereish.traces.order import Order, ranks
-from hereish.traces.table import Ids, ReleasedRows, RowBatch
+from hereish.traces.table import Ids, ReleasedRows, RowBatch, no_rows
 
 SplitBy = Literal["input", "user"]
 
@@ -278,6 +278,8 @@ class SingleFileOutput(Output):
         return self._file
 
     def complete(self) -> None:
+        if self._file is None and self._files:
+            self._opened().writer.write(no_rows(self._files[0].layout))
         self._opened().complete()
         if self._path is not None and self._form.sidecar:
             self._sidecar, temporary = create_temporary(sidecar_path(self._path))
@@ -373,11 +375,11 @@ class FolderOutput(Output):
             self._open = None
 
     def complete(self) -> None:
-        self._close()
         # A file whose points were all refused comes out empty; there is none for a user or trace.
         owned = {number for number, owner in self._numbers.values() if owner is not None}
         for number in sorted(owned - self._begun):
-            self._create(number).commit()
+            self._append(number, no_rows(self._files[number].layout))
+        self._close()
         names = [cast("Path", self._files[number].name) for number in sorted(self._begun)]
         sync_files(self._temporary, names)
         if self._form.sidecar:

@@ -96,7 +96,7 @@ function drawHistogram() {
     },
   ], {
     showlegend: false,
-    margin: { l: 8, r: 12, t: 40, b: 8 },
+    margin: { l: 8, r: 12, t: coarse ? 40 : 66, b: 8 }, // the buttons are above the names
     bargap: 0,
     xaxis: { rangemode: "tozero", title: { text: unit.name } },
     yaxis: { title: { text: "reports" } },

@@ -29,13 +29,15 @@ function mapTraces() {
   const served = rows.filter((i) => place[i] !== null);
   const refused = rows.filter((i) => place[i] === null && !thinned[i]);
   const every = Math.ceil(served.length / MOST_LINKS);
-  const ends = links(served.filter((_, i) => i % every === 0));
+  const linked = served.filter((_, i) => i % every === 0);
+  const ends = links(linked);
   const dense = rows.length > 1000;
   const biggest = Math.max(1, ...view.places.count);
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => at[0] + share * (at.at(-1) - at[0]));
   return [
     {
-      name: every > 1 ? `which belongs to which (1 of ${every})` : "which belongs to which",
+      name: "which belongs to which" + (linked.length < view.reports
+        ? ` (${count(linked.length)} of ${count(view.reports)})` : ""),
       uid: "links",
       mode: "lines",
       x: ends.flatMap(([x, , X]) => [x, X, null]),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hereish.core.types import Bools, Floats, Ints
+from hereish.core.types import Bools, Floats, Ints, Kind
 from hereish.traces.displacement import round_up_m
+from hereish.traces.table import RELEASED_KINDS
 from hereish.viewer.pairs import UNKNOWN_KIND, Pairs
 from hereish.viewer.spending import DAY_MS, WindowSpending
 
@@ -21,6 +22,7 @@ MOST_VIEWS = 400  # of a page, and together they draw no more than so many point
 _MOST_TOGETHER, _LEAST_DRAWN = 500_000, 200
 MOST_TIMES = 12  # that are listed of those that one reported place was reported at
 _MOST_BINS = 40
+_HARD = RELEASED_KINDS.index(Kind.HARD)
 
 
 def build_views(pairs: Pairs) -> tuple[list[dict[str, Any]], int]:
@@ -55,7 +57,9 @@ def _view(pairs: Pairs, rows: slice, day: int | None, most: int) -> dict[str, An
     about_lon = float(pairs.lon[rows][0])
     error_m, kind = pairs.error_m[reports], pairs.kind[reports]
     positions = pairs.reported_lat[reports] + 1j * _unwrap(pairs.reported_lon[reports], about_lon)
-    drawn, thinned = _choose_drawn(row >= 0, most), pairs.thinned[rows]
+    thinned = pairs.thinned[rows]
+    fresh = np.flatnonzero(row >= 0)[kind == _HARD]
+    drawn = _choose_drawn(row >= 0, (fresh, np.flatnonzero((row < 0) & ~thinned)), most)
     has_report = row[drawn] >= 0
     # Reports of a view are neighbours.
     drawn_reports = row[drawn][has_report] - reports[0] if len(reports) else reports
@@ -89,13 +93,17 @@ def _view(pairs: Pairs, rows: slice, day: int | None, most: int) -> dict[str, An
     }
 
 
-def _choose_drawn(has_report: Bools, most: int) -> Ints:
-    """Which points to draw: half of them for reports, which may be few among many points."""
-    reported = np.flatnonzero(has_report)
+def _choose_drawn(has_report: Bools, few: Sequence[Ints], most: int) -> Ints:
+    """Which points to draw: also of those that are `few` among many, such as fresh noise.
+
+    Of many points evenly spread ones alone would miss them, or show gaps where there are none.
+    """
     everything = np.arange(len(has_report))
     if len(everything) <= most:
         return everything
-    return np.union1d(_thinned(reported, most // 2), _thinned(everything, most // 2))
+    chosen = np.unique(np.concatenate([_thinned(rows, most // 8) for rows in few]))
+    chosen = np.union1d(chosen, _thinned(np.flatnonzero(has_report), most // 2 - len(chosen)))
+    return np.union1d(chosen, _thinned(everything, most - len(chosen)))
 
 
 def _thinned(rows: Ints, most: int) -> Ints:

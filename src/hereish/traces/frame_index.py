@@ -1,0 +1,53 @@
+"""The index of a pandas frame, which may hold what is read: users, times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hereish.errors import ParameterError
+from hereish.traces.columns import Columns
+
+
+def with_index_columns(frame: Any, columns: Columns) -> Any:
+    """A pandas frame with its index as columns, if that has what no column has; others as given.
+
+    Of an index of several levels, such as user and time, each that has a name.
+    """
+    index = getattr(frame, "index", None)
+    if index is None or not hasattr(frame, "reset_index"):
+        return frame
+    _check_names(frame)
+    if type(index).__name__ == "MultiIndex":
+        levels = [name for name in index.names if isinstance(name, str)]
+        return frame.reset_index([name for name in levels if name not in frame.columns])
+    name = index.name
+    if name is None and type(index).__name__ == "DatetimeIndex":
+        name = "time"
+    if not isinstance(name, str) or name in frame.columns or not _is_wanted(name, frame, columns):
+        return frame
+    return frame.rename_axis(index=name).reset_index()
+
+
+def _is_wanted(name: str, frame: Any, columns: Columns) -> bool:
+    """Whether an index is a column that was named, or that is found and no other is."""
+    given = (columns.user, columns.time, columns.lat, columns.lon, *columns.keep)
+    if name in given:
+        return True
+    available = list(frame.columns)
+    if columns.time is None and type(frame.index).__name__ == "DatetimeIndex":
+        return columns.find("time", available) is None
+    return any(
+        getattr(columns, role) is None
+        and columns.find(role, [name]) is not None
+        and columns.find(role, available) is None
+        for role in ("user", "time")
+    )
+
+
+def _check_names(frame: Any) -> None:
+    for name in frame.columns:
+        if not isinstance(name, str):
+            raise ParameterError(
+                f"the names of columns must be texts, found one of type {type(name).__name__}: "
+                "rename them first, as frame.rename(columns=str) does"
+            )
