@@ -141,9 +141,8 @@ def pytest_ignore_collect(collection_path: Path, config: Any) -> bool | None:
     path = collection_path.relative_to(ROOT)
     quick = any(path.match(pattern) for pattern in QUICK)
     slow = any(path.match(pattern) for pattern in SLOW)
-    left_out = (
-        (config.getoption("--quick") and not quick)
-        or (config.getoption("--without-slow") and slow)
+    left_out = (config.getoption("--quick") and not quick) or (
+        config.getoption("--without-slow") and slow
     )
     return True if left_out else None
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import hereish
@@ -258,3 +260,16 @@ def test_times_that_were_taken_as_utc_are_pointed_out(tmp_path: Path) -> None:
     assert said("")
     assert not said("", Columns(zone=ZoneInfo("Europe/Helsinki")))
     assert not said("Z")
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_so_are_timestamps_of_parquet_without_a_zone(tmp_path: Path, zone: str | None) -> None:
+    source, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
+    at = pa.array([1_778_000_000, None], pa.timestamp("s", zone))
+    pq.write_table(pa.table({"time": at, "lat": [60.1, 60.1], "lon": [24.9, 24.9]}), source)
+    helsinki = Columns(zone=ZoneInfo("Europe/Helsinki"))
+    without, given = (
+        sanitize_files([source], out, M, columns=columns, drop_bad="all")
+        for columns in (Columns(), helsinki)
+    )
+    assert (without.taken_as_utc, given.taken_as_utc) == (zone is None, False)

@@ -96,3 +96,30 @@ def test_tracks_that_begin_at_one_time_stay_two(tmp_path: Path, form: str) -> No
     assert len(batch) == 4
     assert batch.trace is not None
     assert len(batch.trace.names) == 2
+
+
+@pytest.mark.parametrize("repeats", [2, 3, 5])
+@pytest.mark.parametrize("rows", [7, 10, 12])
+def test_times_that_repeat_do_not_have_a_sorted_file_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, repeats: int
+) -> None:
+    """Wherever units end: each pass over a large file takes as long as all the rest."""
+    lines = [
+        f"{user},{at(minute)},{50 + minute / 100},8\n"
+        for user in "abc"
+        for minute in range(20)
+        for _ in range(repeats)
+    ]
+    (tmp_path / "in.csv").write_text(HEAD + "".join(lines))
+    m = hereish.fixed_utility(hereish.Privacy(level=1.0, radius_m=200), accuracy_m=8000)
+    found = []
+    for unit_rows in (1000, rows):
+        monkeypatch.setattr(pipeline, "BATCH_ROWS", unit_rows)
+        monkeypatch.setattr(files, "UNIT_ROWS", unit_rows)
+        monkeypatch.setattr(files, "_MANY_ROWS", unit_rows)
+        if unit_rows == rows:
+            monkeypatch.setattr(files._Reading, "feed_by_user", None)  # it may not be called
+        done = files.sanitize_files([tmp_path / "in.csv"], tmp_path / "out.csv", m)
+        found.append((done.points, done.bad, done.users, done.released + done.refused))
+    assert found[0] == found[1]
+    assert found[0][3] == 60

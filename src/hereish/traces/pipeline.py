@@ -97,10 +97,14 @@ class Pipeline:
 
     def _add(self, source: Source, batch: RowBatch) -> None:
         most = self.unit_rows or BATCH_ROWS
-        if self._rows + len(batch) > most and self._chosen is None:
-            self.flush()
         if not len(batch):
             return
+        if self._rows + len(batch) > most and self._chosen is None:
+            held = self._take_last_moment(source, batch)
+            self.flush()
+            if held is not None:
+                self._unit.append(held)
+                self._rows += len(held.user)
         rows = self._ids.number_rows(source, batch)
         self.without_offset |= batch.offsets[0]
         if batch.user is None:
@@ -110,6 +114,25 @@ class Pipeline:
         if len(rows.user):
             self._rows += len(rows.user)
             self._unit.append(rows)
+
+    def _take_last_moment(self, source: Source, following: RowBatch) -> NumberedRows | None:
+        """Take the last rows out of the unit if those that follow go on at their time.
+
+        Rows of one moment belong together: one of a trace is kept, and time may not stand still
+        from unit to unit.
+        """
+        last = self._unit[-1] if self._unit else None
+        if last is None or last.source != source:
+            return None
+        other = np.flatnonzero(last.batch.at_us != following.at_us[0])
+        begin = int(other[-1]) + 1 if len(other) else 0
+        if begin == len(last.user) or (not begin and len(self._unit) == 1):
+            return None
+        self._unit.pop()
+        if begin:
+            self._unit.append(last.take(np.arange(begin)))
+        self._rows -= len(last.user) - begin
+        return last.take(np.arange(begin, len(last.user)))
 
     def number_users(self, batch: RowBatch) -> Ints:
         """The number of each row's user."""

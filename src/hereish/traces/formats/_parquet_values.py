@@ -109,7 +109,10 @@ def _read_times(
     kind = _type_of_values(column)
     if pa.types.is_timestamp(column.type) and columns.date is None:
         fault[~present(column)] = Fault.TIME
-        return _instants(column, columns, fault)
+        at_us = _instants(column, columns, fault)
+        parser.count(fault == Fault.NONE, local=column.type.tz is None)
+        parser.mark_missing_offsets(fault)
+        return at_us
     clocks = is_text(kind) or pa.types.is_time(kind)
     if columns.date is not None or ("date" in roles and clocks):
         at_us, faults = _dates_and_clocks(records, roles, columns, parser)
