@@ -254,7 +254,7 @@ def test_nobody_notices_how_a_process_fails(
     assert "60.1" not in f"{out}{err}{found.value!r}{found.value.__context__!r}"
 
 
-@pytest.mark.usefixtures("small_parts", "idle_parent")
+@pytest.mark.usefixtures("small_parts", "idle_parent", "interruptible")
 def test_an_interrupt_ends_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     m = MECHANISMS["fixed rate"]
     data = of_case(m, RAGGED)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import gc
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -274,7 +273,8 @@ def test_times_that_no_window_knows_are_refused_with_the_same_words(small_parts:
             sanitize(m, data.points, at_s, data.offsets, seed=1, workers=workers)
 
 
-def test_an_interrupt_ends_all_workers(small_parts: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("small_parts", "interruptible")
+def test_an_interrupt_ends_all_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     m, before = MECHANISMS["fixed rate"], threading.enumerate()
     data = of_case(m, RAGGED)
     sent: list[bool] = []
@@ -286,12 +286,8 @@ def test_an_interrupt_ends_all_workers(small_parts: None, monkeypatch: pytest.Mo
         return decide(*given, **named)
 
     monkeypatch.setattr(batch, "decide", interrupting)
-    gc.disable()  # an interrupt within a callback of the collector, as Hypothesis has one, is lost
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            sanitize(m, *data, workers=3)
-    finally:
-        gc.enable()
+    with pytest.raises(KeyboardInterrupt):
+        sanitize(m, *data, workers=3)
     assert sent
     for thread in threading.enumerate():
         if thread not in before:  # it was just being started
