@@ -152,8 +152,8 @@ def sanitize_columns(
     """As `sanitize`. `observe` is given the true rows, to count them on the way.
 
     `observe_released` is given the released ones, and one more per partition without a user: its
-    kind is COUNTS followed by the displacements, sealed with the key, since Spark writes down what
-    is observed; its cost is how many rows came too soon after another.
+    kind is COUNTS followed by the displacements, sealed with the key, since they are computed from
+    true places and go to the driver; its cost is how many rows came too soon after another.
     """
     if key_file is None:
         raise ParameterError(

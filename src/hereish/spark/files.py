@@ -205,13 +205,13 @@ class _Counted:
 
     def _displacements(self) -> Displacements:
         """Of all partitions, to a hundredth; of none, if they were sealed with another key."""
-        all_of_them = Displacements()
+        total = Displacements()
         for row in self._released.get["sealed"]:
             content = unseal(self._key_file, base64.b64decode(row.removeprefix(COUNTS)))
             if content is None:
                 return Displacements()
-            all_of_them.include(Displacements.from_bytes(content))
-        return all_of_them
+            total.include(Displacements.from_bytes(content))
+        return total
 
 
 _KINDS = (Kind.HARD, Kind.EASY, Kind.UNTESTED)
