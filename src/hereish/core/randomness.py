@@ -65,8 +65,7 @@ def _as_uniforms(bits: NDArray[np.uint64]) -> Floats:
 
     Small numbers take all 64 bits: logarithms of them are the tails of the noise.
     """
-    small = bits < _SMALL_WORD
-    lanes = small.nonzero() if np.count_nonzero(small) else None
+    lanes = (bits < _SMALL_WORD).nonzero() if bits.min() < _SMALL_WORD else None
     words = None if lanes is None else bits[lanes]
     bits >>= np.uint64(12)
     bits |= np.uint64(0x3FF0000000000000)

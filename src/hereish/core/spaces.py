@@ -306,15 +306,17 @@ class Sphere:
         # The haversine h with sin² = t/(1+t) and cos² = 1/(1+t): its numerator over that of 1 - h,
         # each a sum of what is not negative, is the squared tangent of half the distance. That is
         # accurate at the poles and, unlike the arcsine of h, near the antipode.
-        one = 1.0 + t
-        haversine = t[0] * one[2]
-        haversine += t[1] * one[0]
-        complement = t[1] * t[2]
-        complement *= one[0]
-        complement += one[2]
+        north, east, around = t
+        one_and_north, one_and_around = 1.0 + north, 1.0 + around
+        haversine = np.multiply(north, one_and_around, out=north)
+        complement = np.multiply(east, around, out=around)
+        complement *= one_and_north
+        complement += one_and_around
+        haversine += np.multiply(east, one_and_north, out=east)
         haversine /= complement
         tangent = np.sqrt(haversine, out=haversine)
-        return np.asarray(np.arctan(tangent, out=tangent) * (2.0 * _MEAN_RADIUS_M))
+        half_angle = np.arctan(tangent, out=tangent)
+        return np.asarray(np.multiply(half_angle, 2.0 * _MEAN_RADIUS_M, out=half_angle))
 
     def unrounded_noise(self, x: Floats, eps: PerLane, u: Floats) -> Floats:
         """What `noise` rounds, its longitude not yet brought into range. Never to be released."""
@@ -377,7 +379,8 @@ class Sphere:
             lanes = np.flatnonzero(polar)
             lon[lanes] = self._polar_longitude(lat[lanes], lon[lanes])
         turn = 360.0 * scale
-        lon -= turn * np.floor((lon + 0.5 * turn) / turn)  # [-180, 180), in whole steps: exact
+        if np.count_nonzero(np.abs(lon) >= 0.5 * turn):
+            lon -= turn * np.floor((lon + 0.5 * turn) / turn)  # [-180, 180), in whole steps: exact
         steps += 0.0  # no -0.0, see _round_to
         steps /= scale
         return np.asarray(steps)

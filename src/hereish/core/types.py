@@ -37,6 +37,12 @@ def take_rows(table: Floats, lanes: Ints) -> Floats:
     return table.T.take(lanes, axis=1).T
 
 
+def put_rows(table: Floats, lanes: Ints, rows: Floats) -> None:
+    """Write the rows of these lanes, column by column: far quicker than all columns at once."""
+    for i in range(table.shape[1]):
+        table[:, i][lanes] = rows[:, i]
+
+
 def take_numbers(values: PerLane, lanes: Ints) -> PerLane:
     """The numbers of these lanes; one number that all lanes share stays as it is."""
     return values[lanes] if isinstance(values, np.ndarray) and values.ndim else values
