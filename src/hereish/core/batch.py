@@ -16,7 +16,7 @@ from hereish.core.chunks import Chunk, Empty, Reports, Scratch, lanes_left
 from hereish.core.decision import TestThenNoise
 from hereish.core.fresh_memory import fresh_array
 from hereish.core.mechanism import PredictiveMechanism
-from hereish.core.randomness import Draws, KeyedDraws
+from hereish.core.randomness import Draws, KeyedDraws, LateUniforms
 from hereish.core.run import Run
 from hereish.core.session import NOT_PRIVATE
 from hereish.core.step import decide, prepare
@@ -45,9 +45,11 @@ from hereish.errors import HereishError
 # of a seed go to the lanes of one block after the other, so its results depend on this.
 LANES = 12_000
 POINTS = 30 * LANES
-# Of other draws, blocks have so many times as many lanes for each worker, which is quicker.
+# Of other draws, blocks have so many times as many lanes for each worker, and chunks so many points:
+# whole traces of some tens of points then lie side by side where results are written.
 _WIDER = 2
-_TRIAL_STEPS = 64  # after so many, lanes whose budget has ended are left
+_MOST_POINTS = 1 << 20
+_TRIAL_STEPS = 32  # after so many, lanes whose budget has ended are left
 
 
 def sanitize(
@@ -158,7 +160,7 @@ def _step_all(
         # Of one size, so that no small block is left.
         blocks = max(1, round(count / (_WIDER * LANES * workers)))
         width = max(1, -(-count // blocks))
-    points = POINTS if source.seeded else POINTS * workers
+    points = POINTS if source.seeded else _MOST_POINTS * workers
     with Workers(workers) as threads:
         own = _Blocks(m, x, times, source, Results(out), threads, points)
         for first in range(0, count, width):
@@ -224,7 +226,10 @@ class _Blocks:
         done, leave_at = 0, 0
         while len(lanes.traces):
             count, lengths = len(lanes.traces), lanes.lengths
-            most_steps = int(min(lengths[0] - done, max(1, self._points // count)))
+            left, most_steps = int(lengths[0]) - done, max(1, self._points // count)
+            most_steps = min(left, most_steps)
+            if not source.seeded:  # of one size, so that no small chunk is left
+                most_steps = -(-left // -(-left // most_steps))
             steps = min(most_steps, foresight.steps(lengths - done))
             if self._final and source.seeded:
                 # Its numbers are drawn for lanes that have ended, too, until they are left.
@@ -310,6 +315,7 @@ class _Blocks:
                 run = _owned(run.take(slice(n)))
             now, here = reports.at_s[i, :n], reports.secrets[i, :, :n].T
             prepared = prepare(m, run, now)
+            u: Floats | LateUniforms
             if given is None:
                 u = self._source.uniforms(m, scratch, traces[:n], prepared, here)
             else:

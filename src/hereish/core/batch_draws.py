@@ -10,7 +10,16 @@ import numpy as np
 
 from hereish.core.chunks import Scratch
 from hereish.core.mechanism import PredictiveMechanism
-from hereish.core.randomness import SECURE, Draws, KeyedDraws, SecureDraws, SeededDraws, Words
+from hereish.core.decision import LaplaceTest
+from hereish.core.randomness import (
+    SECURE,
+    Draws,
+    KeyedDraws,
+    LateUniforms,
+    SecureDraws,
+    SeededDraws,
+    Words,
+)
 from hereish.core.step import Prepared
 from hereish.core.stretches import Uniforms
 from hereish.core.types import Floats, Ints
@@ -58,10 +67,14 @@ class BatchDraws:
         traces: Ints,
         prepared: Prepared,
         x: Floats,
-    ) -> Floats:
+    ) -> Floats | LateUniforms:
         """A row of uniforms for each lane, drawn, or derived from the identity of its report."""
         if isinstance(self.draws, KeyedDraws):
             return self.draws.for_reports(m, self.begun[traces], prepared, x)
+        if self.draws is SECURE and type(m.decider) is LaplaceTest:
+            return LateUniforms(
+                (len(traces), m.uniforms), lambda name, size: scratch.get(name, (size,), np.float64)
+            )
         drawn = scratch.get("drawn", (m.uniforms, len(traces)), np.float64)
         if type(self.draws) in (SecureDraws, SeededDraws):
             self.draws.uniforms(drawn.size, out=drawn.reshape(-1))

@@ -194,8 +194,12 @@ class Bound:
 
     def quantised(self, eps: PerLane) -> PerLane:
         """The whole quanta in `eps`: this is what is spent, and what is drawn with."""
-        whole: PerLane = np.floor(eps * (1.0 / self.quantum))
-        return whole * self.quantum  # [B1]
+        whole: PerLane = eps * (1.0 / self.quantum)
+        if not isinstance(whole, np.ndarray) or not whole.ndim:
+            return np.floor(whole) * self.quantum  # [B1]
+        np.floor(whole, out=whole)
+        whole *= self.quantum
+        return whole
 
     def fits(self, spent: Floats, worst: PerLane) -> Bools:
         """Whether `worst` more can be spent. Exact."""

@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple, Protocol, TypeAlias, final
 
 import numpy as np
 
+from hereish.core.randomness import LateUniforms, columns_of
 from hereish.core.spaces import Space
 from hereish.core.types import (
     Bools,
@@ -110,11 +111,13 @@ class TestThenNoise(ABC):
         return eps_test, eps_test + eps_noise  # [C6]
 
     @final
-    def decide(self, space: Space, asked: Question, u: Floats) -> tuple[Bools, Floats]:
+    def decide(
+        self, space: Space, asked: Question, u: Floats | LateUniforms
+    ) -> tuple[Bools, Floats]:
         """Test all lanes, and draw noise for those whose test failed."""
         x, guess, eps_test, eps_noise, threshold, all_tested, fits = asked
-        tests = self.uniforms
-        given = (x, guess, eps_test, threshold, u[:, :tests])
+        tests, noises = self.uniforms, u.shape[1]
+        given = (x, guess, eps_test, threshold, columns_of(u, 0, tests))
         if type(self) is not LaplaceTest:  # it may write to what it is given
             given = read_only_copy(given)
         close = self(space, *given)  # [C7]
@@ -127,10 +130,12 @@ class TestThenNoise(ABC):
         if not count:
             return hard, x[:0]
         if count == len(hard):  # saves picking lanes
-            return hard, space.noise(x, eps_noise, u[:, tests:])  # [C9]
+            return hard, space.noise(x, eps_noise, columns_of(u, tests, noises))  # [C9]
         lanes = hard.nonzero()[0]
         drawn = space.noise(
-            take_rows(x, lanes), take_numbers(eps_noise, lanes), take_rows(u[:, tests:], lanes)
+            take_rows(x, lanes),
+            take_numbers(eps_noise, lanes),
+            columns_of(u, tests, noises, lanes),
         )  # [C10]
         return hard, drawn
 
@@ -166,11 +171,15 @@ class LaplaceTest(TestThenNoise):
     @staticmethod
     def acceptance(distance: Floats, eps: PerLane, threshold: PerLane) -> Floats:
         """P(distance <= threshold + Laplace(1/eps)), clamped; NaN where the threshold is ±inf."""
-        beyond = eps * (distance - threshold)  # [C3]
-        tail = np.exp(np.negative(np.abs(beyond)))
-        # Of two arrays, since NumPy compares with a single number four times as slowly.
-        from_half = np.minimum(0.5 - 0.5 * tail, np.full_like(tail, 0.5 - CLAMP))  # [C4]
-        return np.asarray(0.5 - np.copysign(from_half, beyond))  # [C5]
+        beyond = np.asarray(eps * (distance - threshold))  # [C3]
+        # In place, and the least of two arrays, since with a single number NumPy is slow.
+        tail = np.abs(beyond, out=np.empty_like(beyond))
+        np.exp(np.negative(tail, out=tail), out=tail)
+        tail *= -0.5
+        tail += 0.5
+        from_half = np.minimum(tail, np.full_like(tail, 0.5 - CLAMP), out=tail)  # [C4]
+        np.copysign(from_half, beyond, out=from_half)
+        return np.asarray(np.subtract(0.5, from_half, out=from_half))  # [C5]
 
     def c_test(self, delta: float) -> float:
         if not 0.5 < delta < 1.0:

@@ -17,7 +17,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-from hereish.core.types import Floats, Ints, PerLane
+from hereish.core.types import Floats, Ints, PerLane, take_rows
 from hereish.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -122,6 +122,36 @@ class SecureDraws(threading.local):
 
 
 SECURE = SecureDraws()
+
+
+class LateUniforms:
+    """The uniforms of a step, each drawn when it is asked for, and only once.
+
+    Most lanes of a batch need those of the test and none of the noise. The step checks `shape`,
+    that of a row for each lane.
+    """
+
+    def __init__(self, shape: tuple[int, int], empty: Callable[[str, int], Floats]) -> None:
+        self.shape = shape
+        self._empty, self._done = empty, 0
+
+    def columns(self, first: int, end: int, lanes: int) -> Floats:
+        """Those of the next columns for so many lanes, whichever they are."""
+        if not self._done == first < end <= self.shape[1] or lanes > self.shape[0]:
+            raise ValueError("uniforms are drawn once, column by column")
+        self._done = end
+        drawn = self._empty(f"uniforms from {first}", (end - first) * lanes)
+        return SECURE.uniforms(drawn.size, out=drawn).reshape(end - first, lanes).T
+
+
+def columns_of(
+    u: Floats | LateUniforms, first: int, end: int, lanes: Ints | None = None
+) -> Floats:
+    """Some columns of the uniforms of a step for these lanes, or for all of them."""
+    if type(u) is LateUniforms:
+        return u.columns(first, end, u.shape[0] if lanes is None else len(lanes))
+    some = u[:, first:end]
+    return some if lanes is None else take_rows(some, lanes)
 
 
 class SeededDraws:

@@ -25,6 +25,7 @@ from hereish.core.part_calls import (
     window_numbers,
     without_text,
 )
+from hereish.core.randomness import LateUniforms
 from hereish.core.run import Run
 from hereish.core.types import Bools, Floats, Ints, PerLane, all_finite, put_rows, read_only_copy
 from hereish.errors import PartError
@@ -151,7 +152,7 @@ def decide(
     m: PredictiveMechanism,
     prepared: Prepared,
     x: Floats,
-    u: Floats,
+    u: Floats | LateUniforms,
     *,
     in_place: bool = False,
     paid: Callable[[Run], None] | None = None,
@@ -209,7 +210,8 @@ def decide(
         for coordinate in value.T:
             coordinate[nothing] = np.nan
     # Exact: both are whole quanta.
-    cost = np.asarray(cost_easy + (cost_hard - cost_easy) * hard)  # [S8]
+    cost = np.asarray((cost_hard - cost_easy) * hard)  # [S8]
+    cost += cost_easy
     for shared in (value, hard):  # with the run
         shared.setflags(write=False)
     release = Release(
@@ -376,8 +378,10 @@ def check_grid(m: PredictiveMechanism, eps_noise: PerLane) -> None:
         )
 
 
-def _check_uniforms(m: PredictiveMechanism, u: Floats, lanes: int) -> None:
+def _check_uniforms(m: PredictiveMechanism, u: Floats | LateUniforms, lanes: int) -> None:
     """Refuse draws that would turn into no noise, or into none that was meant."""
+    if type(u) is LateUniforms and u.shape == (lanes, m.uniforms):
+        return  # our own, which are proper
     if u.shape != (lanes, m.uniforms) or u.dtype != np.float64:
         raise PartError(
             f"draws must give {(lanes, m.uniforms)} uniforms, found {u.shape} {u.dtype}; "
