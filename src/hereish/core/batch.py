@@ -45,8 +45,8 @@ from hereish.errors import HereishError
 # of a seed go to the lanes of one block after the other, so its results depend on this.
 LANES = 12_000
 POINTS = 30 * LANES
-# Of other draws, blocks have so many times as many lanes for each worker, and chunks so many points:
-# whole traces of some tens of points then lie side by side where results are written.
+# Of other draws, blocks have so many times as many lanes for each worker, and chunks so many
+# points: whole traces of some tens of points then lie side by side where results are written.
 _WIDER = 2
 _MOST_POINTS = 1 << 20
 _TRIAL_STEPS = 32  # after so many, lanes whose budget has ended are left
@@ -158,8 +158,7 @@ def _step_all(
     width = LANES
     if not source.seeded:
         # Of one size, so that no small block is left.
-        blocks = max(1, round(count / (_WIDER * LANES * workers)))
-        width = max(1, -(-count // blocks))
+        width = max(1, -(-count // max(1, round(count / (_WIDER * LANES * workers)))))
     points = POINTS if source.seeded else _MOST_POINTS * workers
     with Workers(workers) as threads:
         own = _Blocks(m, x, times, source, Results(out), threads, points)
@@ -309,6 +308,7 @@ class _Blocks:
     ) -> tuple[Run, Floats, int]:
         """Step the reports of a chunk one after the other, each for all lanes that have one."""
         m, most, hard = self._m, np.zeros(len(traces)), 0
+        stream = self._source.stream(m)
         for i, n in enumerate(reports.lanes_left.tolist()):
             if n < len(run.spent):
                 self._results.store(traces[n : len(run.spent)], run.take(slice(n, None)))
@@ -316,10 +316,12 @@ class _Blocks:
             now, here = reports.at_s[i, :n], reports.secrets[i, :, :n].T
             prepared = prepare(m, run, now)
             u: Floats | LateUniforms
-            if given is None:
-                u = self._source.uniforms(m, scratch, traces[:n], prepared, here)
-            else:
+            if given is not None:
                 u = given[i, :, :n].T
+            elif stream is not None:
+                u = LateUniforms((n, m.uniforms), stream, scratch.numbers)
+            else:
+                u = self._source.uniforms(m, scratch, traces[:n], prepared, here)
             release, run = decide(m, prepared, here, u, in_place=True)
             for name, target in targets.items():
                 target[i, ..., :n] = np.transpose(getattr(release, name))

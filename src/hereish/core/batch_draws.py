@@ -9,14 +9,14 @@ from itertools import pairwise
 import numpy as np
 
 from hereish.core.chunks import Scratch
-from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.decision import LaplaceTest
+from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import (
     SECURE,
     Draws,
     KeyedDraws,
-    LateUniforms,
     SecureDraws,
+    SecureStream,
     SeededDraws,
     Words,
 )
@@ -60,6 +60,11 @@ class BatchDraws:
             return SeededDraws(self.draws.seed, skip=drawn)
         return self.draws
 
+    def stream(self, m: PredictiveMechanism) -> SecureStream | None:
+        """Where a chunk draws from, step by step, if a step may draw late; else None."""
+        late = self.given is None and self.draws is SECURE and type(m.decider) is LaplaceTest
+        return SecureStream() if late else None
+
     def uniforms(
         self,
         m: PredictiveMechanism,
@@ -67,14 +72,10 @@ class BatchDraws:
         traces: Ints,
         prepared: Prepared,
         x: Floats,
-    ) -> Floats | LateUniforms:
+    ) -> Floats:
         """A row of uniforms for each lane, drawn, or derived from the identity of its report."""
         if isinstance(self.draws, KeyedDraws):
             return self.draws.for_reports(m, self.begun[traces], prepared, x)
-        if self.draws is SECURE and type(m.decider) is LaplaceTest:
-            return LateUniforms(
-                (len(traces), m.uniforms), lambda name, size: scratch.get(name, (size,), np.float64)
-            )
         drawn = scratch.get("drawn", (m.uniforms, len(traces)), np.float64)
         if type(self.draws) in (SecureDraws, SeededDraws):
             self.draws.uniforms(drawn.size, out=drawn.reshape(-1))

@@ -195,10 +195,8 @@ class Bound:
     def quantised(self, eps: PerLane) -> PerLane:
         """The whole quanta in `eps`: this is what is spent, and what is drawn with."""
         whole: PerLane = eps * (1.0 / self.quantum)
-        if not isinstance(whole, np.ndarray) or not whole.ndim:
-            return np.floor(whole) * self.quantum  # [B1]
-        np.floor(whole, out=whole)
-        whole *= self.quantum
+        whole = np.floor(whole, out=whole if isinstance(whole, np.ndarray) else None)
+        whole *= self.quantum  # [B1]
         return whole
 
     def fits(self, spent: Floats, worst: PerLane) -> Bools:

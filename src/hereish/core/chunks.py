@@ -30,6 +30,10 @@ class Scratch:
             held = self._held[name] = self._empty(size, dtype)
         return held[:size].reshape(shape)
 
+    def numbers(self, name: str, count: int) -> Floats:
+        """So many numbers, whatever they are."""
+        return self.get(name, (count,), np.float64)
+
 
 class Chunk:
     """Some steps of some traces as a rectangle: step by step, then coordinates, then lanes.

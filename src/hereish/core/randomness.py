@@ -11,7 +11,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias, final
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
@@ -124,6 +124,20 @@ class SecureDraws(threading.local):
 SECURE = SecureDraws()
 
 
+class SecureStream:
+    """Secure draws of one block of a batch: one key from the operating system, which nobody keeps.
+
+    It must be used by one thread of one process only.
+    """
+
+    def __init__(self) -> None:
+        self._stream = _stream(os.urandom(_KEY_BYTES))
+
+    def uniforms(self, count: int, out: Floats | None = None) -> Floats:
+        return _read(self._stream, count, out)
+
+
+@final
 class LateUniforms:
     """The uniforms of a step, each drawn when it is asked for, and only once.
 
@@ -131,9 +145,11 @@ class LateUniforms:
     that of a row for each lane.
     """
 
-    def __init__(self, shape: tuple[int, int], empty: Callable[[str, int], Floats]) -> None:
+    def __init__(
+        self, shape: tuple[int, int], stream: SecureStream, empty: Callable[[str, int], Floats]
+    ) -> None:
         self.shape = shape
-        self._empty, self._done = empty, 0
+        self._stream, self._empty, self._done = stream, empty, 0
 
     def columns(self, first: int, end: int, lanes: int) -> Floats:
         """Those of the next columns for so many lanes, whichever they are."""
@@ -141,14 +157,12 @@ class LateUniforms:
             raise ValueError("uniforms are drawn once, column by column")
         self._done = end
         drawn = self._empty(f"uniforms from {first}", (end - first) * lanes)
-        return SECURE.uniforms(drawn.size, out=drawn).reshape(end - first, lanes).T
+        return self._stream.uniforms(drawn.size, out=drawn).reshape(end - first, lanes).T
 
 
-def columns_of(
-    u: Floats | LateUniforms, first: int, end: int, lanes: Ints | None = None
-) -> Floats:
+def columns_of(u: Floats | LateUniforms, first: int, end: int, lanes: Ints | None = None) -> Floats:
     """Some columns of the uniforms of a step for these lanes, or for all of them."""
-    if type(u) is LateUniforms:
+    if isinstance(u, LateUniforms):
         return u.columns(first, end, u.shape[0] if lanes is None else len(lanes))
     some = u[:, first:end]
     return some if lanes is None else take_rows(some, lanes)

@@ -380,8 +380,10 @@ def check_grid(m: PredictiveMechanism, eps_noise: PerLane) -> None:
 
 def _check_uniforms(m: PredictiveMechanism, u: Floats | LateUniforms, lanes: int) -> None:
     """Refuse draws that would turn into no noise, or into none that was meant."""
-    if type(u) is LateUniforms and u.shape == (lanes, m.uniforms):
-        return  # our own, which are proper
+    if isinstance(u, LateUniforms):
+        if u.shape != (lanes, m.uniforms):
+            raise PartError(f"{u.shape} uniforms for {lanes} lanes; nothing was released")
+        return  # they are our own, and proper when they are drawn
     if u.shape != (lanes, m.uniforms) or u.dtype != np.float64:
         raise PartError(
             f"draws must give {(lanes, m.uniforms)} uniforms, found {u.shape} {u.dtype}; "

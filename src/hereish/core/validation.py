@@ -103,9 +103,16 @@ def checked_traces(
     if ends[0] != 0 or ends[-1] != len(x) or (np.diff(ends) < 0).any():
         raise ParameterError(f"offsets must start at 0, never fall, and end at {len(x)}")
     wrong = _time_fault(times, ends)
+    low, high = np.array([(low, high) for _, low, high in m.space.coordinates]).T
+    lows, highs = (np.tile(end, (min(len(x), _CACHED), 1)) for end in (low, high))
     for first in range(0, len(x), _CACHED):  # in pieces that stay in cache
-        if wrong is None:
-            found = find_point_outside(m.space, np.asfortranarray(x[first : first + _CACHED]))
+        if wrong is not None:
+            break
+        some = x[first : first + _CACHED]
+        # All numbers of a piece side by side; which one is wrong is looked for where one is.
+        inside = (lows[: len(some)] <= some) & (some <= highs[: len(some)])  # NaN is not
+        if np.count_nonzero(inside) < inside.size:
+            found = find_point_outside(m.space, np.asfortranarray(some))
             wrong = found and (first + found[0], found[1])
     if wrong is not None:
         row, reason = wrong
@@ -137,6 +144,8 @@ def checked_run(
 
 
 def _time_fault(times: Floats, ends: Ints) -> tuple[int, str] | None:
+    if _are_times(times, ends):
+        return None
     if len(times) and not (times.min() >= -LATEST_S and times.max() <= LATEST_S):  # NaN neither
         wrong = np.flatnonzero(~(np.abs(times) <= LATEST_S))[0]
         return int(wrong), "its time is not a number of Unix seconds (milliseconds, perhaps?)"
@@ -146,6 +155,20 @@ def _time_fault(times: Floats, ends: Ints) -> tuple[int, str] | None:
     if falls.any():
         return int(np.flatnonzero(falls)[0]), "its time is before that of the point before it"
     return None
+
+
+def _are_times(times: Floats, ends: Ints) -> bool:
+    """Whether all are Unix seconds that fall only where a trace begins. In pieces, as above."""
+    falls = 0
+    for first in range(0, len(times), _CACHED):
+        some = times[
+            first : first + _CACHED + 1
+        ]  # the next piece's first is compared with its last
+        if not (some.min() >= -LATEST_S and some.max() <= LATEST_S):  # NaN neither
+            return False
+        falls += int(np.count_nonzero(some[1:] < some[:-1]))
+    begins = ends[1:-1][(np.diff(ends)[1:] > 0) & (ends[1:-1] > 0)]
+    return falls == int(np.count_nonzero(times[begins] < times[begins - 1]))
 
 
 def run_fault(m: PredictiveMechanism, run: Run) -> str | None:
