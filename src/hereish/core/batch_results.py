@@ -23,6 +23,7 @@ WRITTEN = {
     "eps_noise": 0.0,
     "threshold": np.inf,
 }
+_LONG = 64  # rows
 
 
 @dataclass(frozen=True)
@@ -88,10 +89,16 @@ class Results:
 
     def refuse(self, starts: Ints, counts: Ints) -> None:
         """Write that nothing was released in `counts` rows from each of `starts`."""
+        long = counts >= _LONG  # written one by one; many short ones are quicker together
+        spans = list(zip(starts[long].tolist(), (starts + counts)[long].tolist(), strict=True))
+        starts, counts = starts[~long], counts[~long]
         before = np.cumsum(counts) - counts
         rows = np.arange(counts.sum()) + np.repeat(starts - before, counts)
         for name, column in self.columns.items():
-            column[rows] = WRITTEN.get(name, 0.0)
+            nothing = WRITTEN.get(name, 0.0)
+            column[rows] = nothing
+            for begin, end in spans:
+                column[begin:end] = nothing
 
     def store(self, traces: Ints, run: Run) -> None:
         """Remember where traces stand that have no more points."""

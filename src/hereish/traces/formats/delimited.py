@@ -11,14 +11,12 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hereish.errors import HereishError, ParameterError
+from hereish.errors import HereishError
 from hereish.traces.column_names import unit_in_name
 from hereish.traces.columns import NO_USER, Columns, Layout, owner_columns, side_column
 from hereish.traces.faults import NoPointsError, UnreadableFileError, empty_file
 from hereish.traces.formats._bytes import SourceBytes
+from hereish.traces.formats._csv_writer import CsvWriter
 from hereish.traces.formats._degrees import parse_number
 from hereish.traces.formats._lines import Lines
 from hereish.traces.formats._part_file import FilePart
@@ -36,15 +34,14 @@ from hereish.traces.formats._text import (
     batches_of_fields,
 )
 from hereish.traces.formats._text_parts import TableText, divide_text
-from hereish.traces.formats._times import TimeParser, format_utc
+from hereish.traces.formats._times import TimeParser
 from hereish.traces.formats.base import Format, Source, Writer
 from hereish.traces.guarantee import GuaranteeMetadata
-from hereish.traces.table import ReleasedRows, RowBatch
+from hereish.traces.table import RowBatch
 
 if TYPE_CHECKING:
     from hereish.traces.formats._arrow_csv import ArrowReader
 
-_WRITE_ROWS = 1 << 14
 WORTH_BYTES = 1 << 18  # of a block; fewer are read sooner than Arrow is imported
 # Errors list column names. What looks like a coordinate is not a name: 60.17N, 60°, 24938400.
 _PLACE = re.compile(r"\d[.,]\d\d|\d\s*°|\d{5}")
@@ -255,12 +252,12 @@ def sniff(head: bytes) -> bool:
 
 def open_writer(file: BinaryIO, layout: Layout, guarantee: GuaranteeMetadata) -> Writer:
     """A CSV file in UTF-8, its times in UTC. It has no place for the guarantee."""
-    return _CsvWriter(file, layout)
+    return CsvWriter(file, layout)
 
 
 def open_tsv_writer(file: BinaryIO, layout: Layout, guarantee: GuaranteeMetadata) -> Writer:
     """The same, separated by tabs."""
-    return _CsvWriter(file, layout, "\t")
+    return CsvWriter(file, layout, "\t")
 
 
 FORMAT = Format(
@@ -282,74 +279,3 @@ TSV = replace(
     open_writer=open_tsv_writer,
     sniffed_extensions=(),
 )
-
-
-class _LineBuffer:
-    """Takes the rows of a csv.writer, which quotes a lone \r only if lines end in one."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def write(self, text: str) -> None:
-        self.lines.append(text.removesuffix("\r\n"))
-
-
-class _CsvWriter(Writer):
-    def __init__(self, file: BinaryIO, layout: Layout, delimiter: str = ",") -> None:
-        self._file = file
-        self._delimiter = delimiter
-        self._layout = layout
-        self._names: list[str] | None = None  # of the columns, once the first rows are known
-
-    def write(self, rows: ReleasedRows) -> None:
-        columns = self._columns(rows)
-        if self._names is None:
-            self._write_header(list(columns))
-        absent = [""] * len(rows)
-        values = [columns.get(name, absent) for name in self._names or ()]
-        records = zip(*values, strict=True)
-        while block := list(itertools.islice(records, _WRITE_ROWS)):
-            self._write_records(block)
-
-    def finish(self) -> None:
-        if self._names is None:
-            layout = self._layout
-            self._write_header([layout.time, layout.lat, layout.lon, "kind", "cost"])
-        self._file.flush()
-
-    def _columns(self, rows: ReleasedRows) -> dict[str, Sequence[Any]]:
-        layout = self._layout
-        columns: dict[str, Sequence[Any]] = {}
-        if rows.user is not None:
-            columns[layout.user] = rows.user.values()
-        if rows.trace is not None:
-            columns[layout.trace] = rows.trace.values()
-        columns[layout.time] = format_utc(rows.at_us)
-        columns[layout.lat] = rows.lat.tolist()
-        columns[layout.lon] = rows.lon.tolist()
-        columns["kind"] = rows.kind_names()
-        columns["cost"] = rows.cost.tolist()
-        for name, column in rows.kept.items():
-            if name in columns:  # never a true column in place of a released one
-                raise ParameterError(f"a column that is kept cannot be called {name!r}")
-            columns[name] = _writable(column)
-        return columns
-
-    def _write_header(self, names: list[str]) -> None:
-        self._names = names
-        self._write_records([names])
-
-    def _write_records(self, records: Sequence[Sequence[Any]]) -> None:
-        buffer = _LineBuffer()
-        csv.writer(buffer, lineterminator="\r\n", delimiter=self._delimiter).writerows(records)
-        text = "\n".join(buffer.lines) + "\n"
-        # Ids from JSON may be texts that UTF-8 cannot encode.
-        self._file.write(text.encode(errors="backslashreplace"))
-
-
-def _writable(column: NDArray[Any]) -> list[Any]:
-    """The values as Python objects; times as texts, since a list of them would be numbers."""
-    values: list[Any] = (
-        np.datetime_as_string(column) if column.dtype.kind == "M" else column
-    ).tolist()
-    return values
