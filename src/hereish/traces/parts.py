@@ -13,9 +13,8 @@ import signal
 import sys
 import threading
 import warnings
-from collections import deque
 from collections.abc import Generator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -182,21 +181,27 @@ def _renumbered(ids: Ids | None, numbers: Ints, known: Interner) -> Ids | None:
 def _results(
     settings: PartSettings, parts: Sequence[FilePart]
 ) -> Generator[PartResult | None, None, None]:
-    """Of each part in order; no more of them wait than there are processes, twice."""
+    """Of each part in order; about twice as many of them wait as there are processes."""
     others = active_children()
     pool = ProcessPoolExecutor(settings.jobs, get_context("fork"), _begin, (settings,))
-    left = iter(parts)
+    left = list(range(len(parts)))
+    running: dict[Future[PartResult | None], int] = {}
+    done: dict[int, PartResult | None] = {}
     unfinished = True
-    waiting: deque[Future[PartResult | None]] = deque()
     try:
         with warnings.catch_warnings():
             # That there are threads: those of libraries, which are idle and know what a fork is.
             warnings.simplefilter("ignore", DeprecationWarning)
-            waiting.append(pool.submit(_sanitize, next(left)))  # starts all processes
-        while waiting:
-            while len(waiting) < 2 * settings.jobs and (part := next(left, None)) is not None:
-                waiting.append(pool.submit(_sanitize, part))
-            yield waiting.popleft().result()
+            running[pool.submit(_sanitize, parts[0])] = left.pop(0)  # starts all processes
+        for turn in range(len(parts)):
+            while turn not in done:
+                most = 2 * settings.jobs if turn not in left else len(parts)
+                while left and len(running) <= settings.jobs and len(done) < most:
+                    number = left.pop(_next_place([parts[i].size for i in left], settings.jobs))
+                    running[pool.submit(_sanitize, parts[number])] = number
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    done[running.pop(future)] = future.result()
+            yield done.pop(turn)
         unfinished = False
     except BrokenProcessPool:
         yield None
@@ -206,6 +211,12 @@ def _results(
             for process in active_children():
                 if process not in others:
                     process.terminate()
+
+
+def _next_place(sizes: Sequence[int], jobs: int) -> int:
+    """Which of the parts that are left to begin: a large one in time, so that none waits for it."""
+    largest = max(range(len(sizes)), key=sizes.__getitem__)
+    return largest if jobs * sizes[largest] >= sum(sizes) else 0
 
 
 _settings: PartSettings | None = None  # of this process

@@ -16,6 +16,11 @@ class FilePart(NamedTuple):
     end: int
     head: int = 0  # bytes at the beginning of the file that belong to each part: the header
 
+    @property
+    def size(self) -> int:
+        """In bytes, or rows."""
+        return self.end - self.begin
+
 
 def guided_size(left: int, jobs: int, least: int, most: int) -> int:
     """How much of what is left the next part takes: less and less, so that all end together."""
