@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from hereish.traces.formats.base import Source
 WORTH_ROWS = 1 << 20  # of a file; fewer are read sooner than processes start
 LEAST_ROWS, MOST_ROWS = 1 << 18, 1 << 21  # of a part
 _LOOK_ROWS = 1 << 15
+_MOST_LOOKS = 4  # for the end of a part
 _LEAST_RUN = 8  # rows of a user that stand together, on average, where a file can be divided
 
 
@@ -41,23 +43,40 @@ def divide(source: Source, columns: Columns, jobs: int) -> Sequence[FilePart]:
         return ()
     if is_text(file.schema_arrow.field(user).type):
         file = open_file(source, [user])
-    parts, first, group, total = [], 0, 0, begins[-1]
+    parts, first, total = [], 0, begins[-1]
     while first < total:
-        wanted = first + guided_size(total - first, jobs, LEAST_ROWS, MOST_ROWS)
-        group = next((i for i in range(group + 1, len(begins)) if begins[i] >= wanted), -1)
-        end = total if group < 0 else _next_user(file, user, group, begins)
-        if end is None:
+        wanted = guided_size(total - first, jobs, LEAST_ROWS, MOST_ROWS)
+        ends = [_next_user(file, user, group, begins) for group in _near(begins, first, wanted)]
+        if None in ends:
             return ()
+        # The next part begins in the middle of a row group, which is decoded again up to there.
+        end = min(filter(None, ends), key=lambda end: _place_in_group(end, begins) / (end - first))
         parts.append(FilePart(first, end))
         first = end
     return parts if len(parts) > 1 else ()
+
+
+def _near(begins: Sequence[int], first: int, wanted: int) -> Sequence[int]:
+    """Row groups that begin about so many rows after the first one; at least the next of them."""
+    near = [
+        group
+        for group, begin in enumerate(begins)
+        if begin > first and wanted <= 2 * (begin - first) <= 4 * wanted
+    ]
+    following = bisect_left(begins, min(first + wanted, begins[-1]))
+    return near[:_MOST_LOOKS] or [following]
+
+
+def _place_in_group(row: int, begins: Sequence[int]) -> int:
+    return row - begins[bisect_right(begins, row) - 1]
 
 
 def _next_user(file: Any, name: str, group: int, begins: Sequence[int]) -> int | None:
     """The first row of another user than the first of a row group; None if users take turns."""
     at, user = begins[group], None
     groups = list(range(group, len(begins) - 1))
-    for records in file.iter_batches(_LOOK_ROWS, row_groups=groups, columns=[name]):
+    looks = file.iter_batches(_LOOK_ROWS, row_groups=groups, columns=[name], use_threads=False)
+    for records in looks:
         users = _values(records.column(0))
         changes = np.flatnonzero(users[1:] != users[:-1]) + 1
         if len(changes) * _LEAST_RUN > len(users):

@@ -68,15 +68,19 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
 
 
 def _record_batches(file: Any, source: Source, names: list[str]) -> Iterator[Any]:
-    """All rows of a file, or those of a part of it, in their order."""
+    """All rows of a file, or those of a part of it, in their order.
+
+    Without threads of Arrow's: how many cores are used is for the caller to say.
+    """
+    read = partial(file.iter_batches, columns=names, use_threads=False)
     if source.part is None:
-        yield from file.iter_batches(BATCH_ROWS, columns=names)
+        yield from read(BATCH_ROWS)
         return
     first, end = source.part.begin, source.part.end
     begins = group_begins(file)
     groups = [i for i, (a, b) in enumerate(pairwise(begins)) if a < end and b > first]
     at = begins[groups[0]]
-    for records in file.iter_batches(PART_BATCH_ROWS, row_groups=groups, columns=names):
+    for records in read(PART_BATCH_ROWS, row_groups=groups):
         cut = records.slice(max(first - at, 0), end - max(first, at)) if at < end else None
         at += len(records)
         if cut is not None and len(cut):
