@@ -211,7 +211,7 @@ def test_a_closeness_test_has_no_price_and_no_decision_of_its_own() -> None:
             return 0.0, 0.0
 
     class Own(LaplaceTest):
-        def decide(self, space: Any, asked: Question, u: Floats) -> Any:  # type: ignore[misc]
+        def decide(self, space: Any, asked: Question, u: Floats) -> Any:  # type: ignore[misc, override]
             return asked.open, space.noise(asked.x, 1.0, u[:, 1:])
 
     patched = LaplaceTest()
