@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from hereish.core.batch_draws import BatchDraws, checked_draws
 from hereish.core.batch_results import WRITTEN, Results, Sanitized
 from hereish.core.chunks import Chunk, Empty, Reports, Scratch, lanes_left
 from hereish.core.decision import TestThenNoise
+from hereish.core.forks import can_fork
 from hereish.core.fresh_memory import fresh_array
 from hereish.core.mechanism import PredictiveMechanism
 from hereish.core.randomness import Draws, KeyedDraws, LateUniforms
@@ -28,12 +29,11 @@ from hereish.core.stretches import (
     step_ahead,
 )
 from hereish.core.types import Floats, Ints
-from hereish.core.validation import checked_run, checked_traces
+from hereish.core.validation import check_points, checked_run, trace_arrays
 from hereish.core.windows import NoReset
 from hereish.core.worker_processes import (
     BatchLayout,
     FinishBlock,
-    can_fork,
     guided_blocks,
     step_with_forks,
 )
@@ -81,14 +81,23 @@ def sanitize(
     Guarantee: as the mechanism's, for each trace.
     """
     m = mechanism
-    x, times, ends = checked_traces(m, points, at_s, offsets)
+    x, times, ends = trace_arrays(m, points, at_s, offsets)
     starts, lengths = ends[:-1], np.diff(ends)
     source = checked_draws(m, seed, draws, uniforms, users, len(x), len(lengths))
     began = source.drawn
-    started = None if run is None else checked_run(m, run, times, starts, lengths)
     workers = checked_workers(workers)
     if not (source.is_ours and is_lane_by_lane(m)):
         workers = 1  # parts and draws of a user's own might count their calls
+    # With less than a third of a chunk, another process gains nothing. Numbers of a seed follow one
+    # another from block to block, whoever steps them.
+    processes = min(workers, int(np.count_nonzero(lengths)) // LEAST_LANES)
+    if len(x) < POINTS // 3 or source.seeded or not can_fork():
+        processes = 1
+    check = partial(check_points, m, x, times, ends)
+    check_later = processes > 1 and run is None  # while the others get ready
+    if not check_later:
+        check()
+    started = None if run is None else checked_run(m, run, times, starts, lengths)
     empty: Empty = np.empty if workers == 1 else fresh_array
     out = Sanitized(
         value=empty(x.shape),
@@ -110,8 +119,14 @@ def sanitize(
         order = np.argsort(-lengths, kind="stable")
     order = order[: np.count_nonzero(lengths)]
     failure: HereishError | None = None
+    lanes = _Lanes(order, starts[order], lengths[order])
     try:
-        _step_all(m, x, times, source, out, _Lanes(order, starts[order], lengths[order]), workers)
+        if processes > 1:
+            _step_in_processes(
+                m, x, times, source, out, lanes, processes, check if check_later else None
+            )
+        else:
+            _step_all(m, x, times, source, out, lanes, workers)
     except HereishError as error:
         failure = error
     if failure is not None:
@@ -126,6 +141,31 @@ def sanitize(
     return replace(out, value=out.value[:, 0]) if np.ndim(points) == 1 else out
 
 
+def _step_in_processes(
+    m: PredictiveMechanism,
+    x: Floats,
+    times: Floats,
+    source: BatchDraws,
+    out: Sanitized,
+    lanes: _Lanes,
+    processes: int,
+    check: Callable[[], None] | None,
+) -> None:
+    """Step all traces to their ends, in blocks that processes share, once they are checked."""
+    widest = _WIDER * LANES
+    blocks = guided_blocks(lanes.lengths, processes, widest, 2 * LANES // 3)
+
+    def begin(results: Results) -> FinishBlock:
+        with Workers(1) as alone:
+            own = _Blocks(m, x, times, source, results, alone, POINTS, fresh_array)
+        return lambda number: own.finish(lanes.take(blocks[number]))
+
+    starts, lengths = np.empty((2, len(out.spent)), dtype=np.int64)
+    starts[lanes.traces], lengths[lanes.traces] = lanes.starts, lanes.lengths
+    layout = BatchLayout(starts, lengths, max(POINTS, widest))
+    step_with_forks(begin, len(blocks), processes, out, layout, check)
+
+
 def _step_all(
     m: PredictiveMechanism,
     x: Floats,
@@ -135,26 +175,8 @@ def _step_all(
     lanes: _Lanes,
     workers: int,
 ) -> None:
-    """Step all traces to their ends, in blocks that workers share, or whose lanes they share."""
+    """Step all traces to their ends, in blocks whose lanes threads share."""
     count = len(lanes.traces)
-    processes = min(workers, count // LEAST_LANES)
-    # With less than a third of a chunk, another process gains nothing.
-    enough = processes > 1 and len(x) >= POINTS // 3
-    # Numbers of a seed follow one another from block to block, whoever steps them.
-    if enough and not source.seeded and can_fork():
-        widest = _WIDER * LANES
-        blocks = guided_blocks(lanes.lengths, processes, widest, 2 * LANES // 3)
-
-        def begin(results: Results) -> FinishBlock:
-            with Workers(1) as alone:
-                own = _Blocks(m, x, times, source, results, alone, POINTS, fresh_array)
-            return lambda number: own.finish(lanes.take(blocks[number]))
-
-        starts, lengths = np.empty((2, len(out.spent)), dtype=np.int64)
-        starts[lanes.traces], lengths[lanes.traces] = lanes.starts, lanes.lengths
-        layout = BatchLayout(starts, lengths, max(POINTS, widest))
-        step_with_forks(begin, len(blocks), processes, out, layout)
-        return
     width = LANES
     if not source.seeded:
         # Of one size, so that no small block is left.

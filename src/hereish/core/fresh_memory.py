@@ -23,6 +23,8 @@ def fresh_array(shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> 
     size = count * np.dtype(dtype).itemsize
     if sys.platform != "linux" or size < _WORTH_IT:
         return np.empty(shape, dtype)
+    if size >= _HUGE_PAGE:  # whole ones, which the system then puts where huge pages begin
+        size = -(-size // _HUGE_PAGE) * _HUGE_PAGE
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if size >= _HUGE_PAGE:
         memory.madvise(mmap.MADV_HUGEPAGE)

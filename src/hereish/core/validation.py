@@ -69,10 +69,10 @@ def checked_time(at: datetime) -> Floats:
     return np.array([seconds])
 
 
-def checked_traces(
+def trace_arrays(
     m: PredictiveMechanism, points: ArrayLike, at_s: ArrayLike, offsets: ArrayLike
 ) -> tuple[Floats, Floats, Ints]:
-    """The input as arrays, or an error that names the row and not what is in it."""
+    """The input as arrays that fit each other: points, times, and where traces begin and end."""
     masked = None
     try:
         for given in (points, at_s):
@@ -102,6 +102,11 @@ def checked_traces(
     ends = ends.astype(np.int64)
     if ends[0] != 0 or ends[-1] != len(x) or (np.diff(ends) < 0).any():
         raise ParameterError(f"offsets must start at 0, never fall, and end at {len(x)}")
+    return x, times, ends
+
+
+def check_points(m: PredictiveMechanism, x: Floats, times: Floats, ends: Ints) -> None:
+    """Refuse numbers that are no points or times of these traces, without saying what they are."""
     wrong = _time_fault(times, ends)
     low, high = np.array([(low, high) for _, low, high in m.space.coordinates]).T
     lows, highs = (np.tile(end, (min(len(x), _CACHED), 1)) for end in (low, high))
@@ -121,7 +126,6 @@ def checked_traces(
             f"row {row} (point {row - ends[trace]} of trace {trace}): {reason}; "
             "nothing was released"
         )
-    return x, times, ends
 
 
 def checked_run(
@@ -161,9 +165,8 @@ def _are_times(times: Floats, ends: Ints) -> bool:
     """Whether all are Unix seconds that fall only where a trace begins. In pieces, as above."""
     falls = 0
     for first in range(0, len(times), _CACHED):
-        some = times[
-            first : first + _CACHED + 1
-        ]  # the next piece's first is compared with its last
+        end = first + _CACHED + 1  # the next piece's first is compared with its last
+        some = times[first:end]
         if not (some.min() >= -LATEST_S and some.max() <= LATEST_S):  # NaN neither
             return False
         falls += int(np.count_nonzero(some[1:] < some[:-1]))

@@ -9,33 +9,27 @@ between its own chunks. Nothing is returned before all of it is there.
 
 from __future__ import annotations
 
-import gc
 import mmap
 import os
-import signal
-import sys
-import threading
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hereish.core.batch_results import Results, Sanitized
 from hereish.core.chunks import Chunk, Scratch
+from hereish.core.forks import claimed_numbers, end_forks, offer_numbers, start_fork
 from hereish.core.run import Run
 from hereish.core.types import Floats, Ints
 from hereish.errors import HereishError
 
 _SLOTS = 2  # chunks that a fork may be ahead of the parent: one is filled, one is written
-_NUMBER_BYTES = 4
 _PIPE_BYTES = 1 << 20
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE of Linux, which Python has no name for
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 MOST_BLOCKS = 10_000  # their numbers fit a pipe
 
 FinishBlock = Callable[[int], None]
@@ -47,12 +41,6 @@ class BatchLayout(NamedTuple):
     starts: Ints
     lengths: Ints
     points: int
-
-
-def can_fork() -> bool:
-    """Whether a fork is safe here: another thread could be in the middle of something."""
-    alone = threading.active_count() == 1 and threading.current_thread() is threading.main_thread()
-    return sys.platform == "linux" and alone
 
 
 def guided_blocks(counts: Ints, workers: int, widest: int, least: int) -> list[slice]:
@@ -79,32 +67,33 @@ def step_with_forks(
     workers: int,
     out: Sanitized,
     layout: BatchLayout,
+    check: Callable[[], None] | None,
 ) -> None:
     """Step so many blocks with so many processes, this one among them, and write all they release.
 
-    `begin` is called in each process, with what takes its results.
+    `begin` is called in each process, with what takes its results. No block is begun before the
+    `check`, if there is one, which this process makes while the others get ready.
     Guarantee: if any of them fails, this fails, and none of them goes on.
     """
-    unclaimed, filled = os.pipe()
-    os.write(filled, np.arange(blocks, dtype=f"<u{_NUMBER_BYTES}").tobytes())
-    os.close(filled)
+    unclaimed, offered = os.pipe()
     gathered = _GatheredResults(out, layout)
     try:
         for _ in range(workers - 1):
-            gathered.start(begin, unclaimed)
+            gathered.start(begin, unclaimed, offered)
+        if check is not None:
+            check()
+        offer_numbers(offered, range(blocks))
+        os.close(offered)
+        offered = -1
         finish = begin(gathered)
-        for number in _claimed(unclaimed):
+        for number in claimed_numbers(unclaimed):
             finish(number)
         gathered.receive_rest()
     finally:
         gathered.end()
         os.close(unclaimed)
-
-
-def _claimed(unclaimed: int) -> Iterator[int]:
-    """Numbers of blocks that no other process has taken, until there is none."""
-    while taken := os.read(unclaimed, _NUMBER_BYTES):
-        yield int.from_bytes(taken, "little")
+        if offered >= 0:
+            os.close(offered)
 
 
 class _Window:
@@ -137,7 +126,6 @@ class _Window:
 class _Fork(NamedTuple):
     """What the parent has of a fork."""
 
-    pid: int
     messages: Connection
     free: int  # where it is told which windows it may fill again
     windows: list[_Window]
@@ -151,32 +139,35 @@ class _GatheredResults(Results):
         self._layout, self._scratch = layout, Scratch()
         self._forks: dict[Connection, _Fork] = {}
         self._all: list[_Fork] = []
+        self._pids: list[int] = []
 
-    def start(self, begin: Callable[[Results], FinishBlock], unclaimed: int) -> None:
-        """Fork this process. The copy steps blocks, and ends; it never comes back from here."""
+    def start(self, begin: Callable[[Results], FinishBlock], unclaimed: int, offered: int) -> None:
+        """Fork this process. The copy steps blocks, and ends."""
         windows = [_Window(self.columns, self._layout.points) for _ in range(_SLOTS)]
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         messages, sent = _wide_pipe()
         waiting, free = os.pipe()
         os.write(free, bytes(range(_SLOTS)))
+        self._all.append(_Fork(messages, free, windows))
+
+        def act() -> None:
+            for end in self._all:  # the parent's, so that they are closed once it has ended
+                end.messages.close()
+                os.close(end.free)
+            os.close(offered)
+            results = _SentResults(self.out, sent, waiting, windows)
+            finish = begin(results)
+            for number in claimed_numbers(unclaimed):
+                finish(number)
+            results.end()
+
         try:
-            with warnings.catch_warnings():
-                # That there are threads: those of libraries, which are idle and know of forks.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                pid = os.fork()
-            if not pid:
-                self._all.append(_Fork(pid, messages, free, windows))
-                results = _SentResults(self.out, sent, waiting, windows)
-                _step_claimed(begin, results, unclaimed, self._all)
-            self._all.append(_Fork(pid, messages, free, windows))
+            start_fork(self._pids, act)
             self._forks[messages] = self._all[-1]
         except OSError:  # there is no room for another process: the others do it
-            messages.close()
-            os.close(free)
+            pass
         finally:
             sent.close()
             os.close(waiting)
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)  # what has waited is raised here
 
     def write(
         self, chunk: Chunk, traces: Ints, targets: dict[str, NDArray[Any]], most: Floats
@@ -218,18 +209,10 @@ class _GatheredResults(Results):
 
     def end(self) -> None:
         """Let no fork go on, nor any be left behind."""
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # however impatient one is
-        try:
-            for fork in self._all:
-                if fork.messages in self._forks:
-                    with suppress(ProcessLookupError):
-                        os.kill(fork.pid, signal.SIGKILL)
-                with suppress(ChildProcessError):  # somebody else has waited for it
-                    os.waitpid(fork.pid, 0)
-                fork.messages.close()
-                os.close(fork.free)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        end_forks(self._pids)
+        for fork in self._all:
+            fork.messages.close()
+            os.close(fork.free)
 
 
 class _SentResults(Results):
@@ -265,30 +248,6 @@ class _SentResults(Results):
 
     def end(self) -> None:
         self._messages.send(("end", None))
-
-
-def _step_claimed(
-    begin: Callable[[Results], FinishBlock],
-    results: _SentResults,
-    unclaimed: int,
-    ends: list[_Fork],
-) -> NoReturn:
-    """All that a fork does. Whatever goes wrong, it says nothing, and the parent notices."""
-    try:
-        # An interrupt is for the parent, which ends its forks; others end them as they do any.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        gc.disable()  # objects of the caller are the parent's to finalise
-        for end in ends:  # the parent's, so that they are closed once it has ended
-            end.messages.close()
-            os.close(end.free)
-        finish = begin(results)
-        for number in _claimed(unclaimed):
-            finish(number)
-        results.end()
-    finally:
-        os._exit(0)
 
 
 def _wide_pipe() -> tuple[Connection, Connection]:

@@ -9,20 +9,15 @@ and what decides it (users, times, the form of the file) is public, or an error 
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
-import warnings
-from collections.abc import Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from multiprocessing import active_children, get_context
 from typing import Any
 
 import numpy as np
 
+from hereish.core.forks import can_fork
 from hereish.core.part_calls import OURS
 from hereish.core.randomness import SECURE
 from hereish.core.stretches import is_lane_by_lane
@@ -34,6 +29,7 @@ from hereish.traces.formats._part_file import FilePart
 from hereish.traces.formats.base import Source
 from hereish.traces.merging import Key, SortedRows
 from hereish.traces.numbering import NO_ID, Interner
+from hereish.traces.part_processes import LostPartError, results_of_parts
 from hereish.traces.pipeline import Pipeline
 from hereish.traces.reading import Progress, read_valid_rows
 from hereish.traces.summary import ReleaseCounts
@@ -90,10 +86,9 @@ def find_parts(
 ) -> Sequence[FilePart]:
     """The parts of a file, if there is one, it is large, and processes can share it.
 
-    They are forks of this one, which have its modules and the mechanism; so there must be no other
-    thread of Python, which could be in the middle of something.
+    They are forks of this one, which have its modules and the mechanism.
     """
-    if jobs < 2 or len(sources) != 1 or sys.platform != "linux" or threading.active_count() > 1:
+    if jobs < 2 or len(sources) != 1 or not can_fork():
         return ()
     source, window = sources[0], type(budgets.mechanism.window)
     ours = window in (*OURS, EachTrace) and is_lane_by_lane(budgets.lane_mechanism)
@@ -130,8 +125,17 @@ class JoinedParts:
     ) -> None:
         """Sanitise the parts, and write what is released. Raises IndivisibleError."""
         total = parts[-1].end
-        with closing(_results(settings, parts)) as results:
-            for part, result in zip(parts, results, strict=True):
+
+        def work(number: int) -> PartResult | None:
+            return _sanitize(settings, parts[number])
+
+        sizes = [part.size for part in parts]
+        with closing(results_of_parts(work, sizes, settings.jobs)) as results:
+            for part in parts:
+                try:
+                    result = next(results)
+                except LostPartError:
+                    result = None
                 if result is None:
                     raise IndivisibleError
                 self._add(result)
@@ -178,63 +182,8 @@ def _renumbered(ids: Ids | None, numbers: Ints, known: Interner) -> Ids | None:
     return None if ids is None else Ids(numbers[ids.codes], known.values)
 
 
-def _results(
-    settings: PartSettings, parts: Sequence[FilePart]
-) -> Generator[PartResult | None, None, None]:
-    """Of each part in order; about twice as many of them wait as there are processes."""
-    others = active_children()
-    pool = ProcessPoolExecutor(settings.jobs, get_context("fork"), _begin, (settings,))
-    left = list(range(len(parts)))
-    running: dict[Future[PartResult | None], int] = {}
-    done: dict[int, PartResult | None] = {}
-    unfinished = True
-    try:
-        with warnings.catch_warnings():
-            # That there are threads: those of libraries, which are idle and know what a fork is.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            running[pool.submit(_sanitize, parts[0])] = left.pop(0)  # starts all processes
-        for turn in range(len(parts)):
-            while turn not in done:
-                most = 2 * settings.jobs if turn not in left else len(parts)
-                while left and len(running) <= settings.jobs and len(done) < most:
-                    number = left.pop(_next_place([parts[i].size for i in left], settings.jobs))
-                    running[pool.submit(_sanitize, parts[number])] = number
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    done[running.pop(future)] = future.result()
-            yield done.pop(turn)
-        unfinished = False
-    except BrokenProcessPool:
-        yield None
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        if unfinished:  # Python would wait at its end until they have done their parts
-            for process in active_children():
-                if process not in others:
-                    process.terminate()
-
-
-def _next_place(sizes: Sequence[int], jobs: int) -> int:
-    """Which of the parts that are left to begin: a large one in time, so that none waits for it."""
-    largest = max(range(len(sizes)), key=sizes.__getitem__)
-    return largest if jobs * sizes[largest] >= sum(sizes) else 0
-
-
-_settings: PartSettings | None = None  # of this process
-
-
-def _begin(settings: PartSettings) -> None:
-    """In a new process: an interrupt is for the first one alone, which ends the others."""
-    global _settings
-    _settings = settings
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _sanitize(part: FilePart) -> PartResult | None:
+def _sanitize(settings: PartSettings, part: FilePart) -> PartResult | None:
     """What is released of a part; None if that is not told from the part alone."""
-    settings = _settings
-    if settings is None:
-        return None
     # As much at a time as all processes together would take without the others. Only if rows are
     # not in order, all of the part.
     smaller = max(BATCH_ROWS // settings.jobs, _LEAST_UNIT)

@@ -9,7 +9,6 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import hereish
 from hereish import PartError, sanitize
 from hereish.core import batch, worker_processes
 from hereish.core.batch_results import Results
+from hereish.core.forks import claimed_numbers
 from hereish.core.step import decide, prepare
 from hereish.core.worker_processes import guided_blocks
 from tests.core.contract.test_workers import (
@@ -31,6 +31,7 @@ from tests.core.contract.test_workers import (
     of_case,
     sources,
 )
+from tests.support.processes import children, open_files
 from tests.support.whole_days import people
 
 pytestmark = pytest.mark.skipif(
@@ -52,29 +53,21 @@ def forks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             receive(self, [messages])
 
     monkeypatch.setattr(worker_processes._GatheredResults, "_receive", noting)
-    children, files = _children(), _open_files()
+    started, files = children(), open_files()
     yield sent
-    assert _children() <= children, "a process is left"
-    assert _open_files() <= files, "a file is left open"
+    assert children() <= started, "a process is left"
+    assert open_files() <= files, "a file is left open"
 
 
 @pytest.fixture
 def idle_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forks step all blocks: otherwise this process might be done before they have begun."""
-    parent, claimed = os.getpid(), worker_processes._claimed
+    parent, claimed = os.getpid(), claimed_numbers
     monkeypatch.setattr(
         worker_processes,
-        "_claimed",
+        "claimed_numbers",
         lambda unclaimed: iter(()) if os.getpid() == parent else claimed(unclaimed),
     )
-
-
-def _children() -> set[str]:
-    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
-
-
-def _open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -220,8 +213,8 @@ def write(self, *given):
     print("it was taken", flush=True)
 
 worker_processes._SentResults.write = write
-worker_processes._claimed = (
-    lambda unclaimed, claimed=worker_processes._claimed:
+worker_processes.claimed_numbers = (
+    lambda unclaimed, claimed=worker_processes.claimed_numbers:
     iter(()) if os.getpid() == parent else claimed(unclaimed)
 )
 mechanism = hereish.fixed_rate(hereish.Privacy(level=2.3, radius_m=100), 20)
@@ -287,7 +280,7 @@ def test_without_room_for_processes_there_is_one(monkeypatch: pytest.MonkeyPatch
 def test_a_script_is_forked_and_one_with_threads_is_not() -> None:
     program = """\
 import threading, time
-import hereish.core.worker_processes as processes
+import hereish.core.forks as processes
 print(processes.can_fork())
 threading.Thread(target=time.sleep, args=(1,)).start()
 print(processes.can_fork())
