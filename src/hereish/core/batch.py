@@ -153,7 +153,7 @@ def _step_in_processes(
 ) -> None:
     """Step all traces to their ends, in blocks that processes share, once they are checked."""
     widest = _WIDER * LANES
-    blocks = guided_blocks(lanes.lengths, processes, widest, 2 * LANES // 3)
+    blocks = guided_blocks(lanes.lengths, processes, widest, LANES // 3)
 
     def begin(results: Results) -> FinishBlock:
         with Workers(1) as alone:

@@ -9,7 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -27,8 +27,7 @@ def start_fork(forks: list[int], act: Callable[[], object]) -> None:
 
     Raises OSError if there is no room for another process.
     """
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    try:
+    with uninterrupted():
         with warnings.catch_warnings():
             # That there are threads: those of libraries, which are idle and know of forks.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -36,21 +35,26 @@ def start_fork(forks: list[int], act: Callable[[], object]) -> None:
         if not pid:
             _act(act)
         forks.append(pid)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)  # what has waited is raised here
 
 
 def end_forks(forks: Iterable[int]) -> None:
     """Let none of them go on, nor any be left behind."""
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # however impatient one is
-    try:
+    with uninterrupted():
         for pid in forks:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             with suppress(ChildProcessError):  # somebody else has waited for it
                 os.waitpid(pid, 0)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Within it interrupts wait, however impatient one is."""
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)  # what has waited is raised here
 
 
 def _act(act: Callable[[], object]) -> NoReturn:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from hereish.core.batch_results import Results, Sanitized
 from hereish.core.chunks import Chunk, Scratch
-from hereish.core.forks import claimed_numbers, end_forks, offer_numbers, start_fork
+from hereish.core.forks import claimed_numbers, end_forks, offer_numbers, start_fork, uninterrupted
 from hereish.core.run import Run
 from hereish.core.types import Floats, Ints
 from hereish.errors import HereishError
@@ -209,10 +209,14 @@ class _GatheredResults(Results):
 
     def end(self) -> None:
         """Let no fork go on, nor any be left behind."""
-        end_forks(self._pids)
-        for fork in self._all:
-            fork.messages.close()
-            os.close(fork.free)
+        with uninterrupted():
+            self._forks.clear()
+            while self._all:  # the windows go while the forks end
+                fork = self._all.pop()
+                fork.messages.close()
+                os.close(fork.free)
+                fork.windows.clear()
+            end_forks(self._pids)
 
 
 class _SentResults(Results):

@@ -13,7 +13,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Generic, TypeVar
 
-from hereish.core.forks import claimed_numbers, end_forks, offer_numbers, start_fork
+from hereish.core.forks import claimed_numbers, end_forks, offer_numbers, start_fork, uninterrupted
 from hereish.errors import HereishError
 
 _Result = TypeVar("_Result")
@@ -105,11 +105,12 @@ class _PartForks(Generic[_Result]):
             os.close(self._offered)
 
     def end(self) -> None:
-        end_forks(self._pids)
-        self._offer_no_more()
-        os.close(self._unclaimed)
-        for sent in self._sent:
-            sent.close()
+        with uninterrupted():
+            self._offer_no_more()
+            os.close(self._unclaimed)
+            for sent in self._sent:
+                sent.close()
+            end_forks(self._pids)
 
 
 def _next_place(sizes: Sequence[int], jobs: int) -> int:
