@@ -101,7 +101,7 @@ def find_inputs(
 
 def _unreadable(problems: Sequence[UnreadableSource]) -> ParameterError:
     source, error = problems[0]
-    return ParameterError(f"{source.name}: {error.explain()}")
+    return ParameterError(f"{source.name}: {error.explain('nothing was released')}")
 
 
 class _Search:

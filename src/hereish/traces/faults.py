@@ -145,7 +145,7 @@ FAULT_TEXTS = {
     Fault.YEAR: FaultText(
         "its time is outside the years 1900 to 2400",
         "a time of these years",
-        _TIME_FORMAT,
+        f"mend that time, or {_TIME_FORMAT}",
     ),
     Fault.JUMP: FaultText(
         "its clock jumps: it is years away from the other points of its trace",
