@@ -29,7 +29,10 @@ NO_USER = ""  # in place of the name of the user column: read none, even if ther
 _OWNER = re.compile(
     r"(.*_)?(id|ids|uuid|imei|imsi|mmsi|msisdn|vin|name|plate|(user|device|vehicle|phone|driver|taxi|"
     r"cab|car|bus|ship|vessel|truck|bike|animal|tag|tracker|person|people|participant|subject|"
-    r"member|customer|who|owner|agent|unit|object)(_?(id|no|nr|number|name|code))?)"
+    r"member|customer|who|owner|agent|unit|object|"
+    r"fahrzeug|kennzeichen|(be)?nutzer|gerät|geraet|fahrer|teilnehmer|v[ée]hicule|utilisateur|"
+    r"appareil|conducteur|veh[íi]culo|usuario|dispositivo|conductor|veicolo|utente|voertuig)"
+    r"(_?(id|no|nr|number|name|code))?)"
 )
 
 
@@ -52,8 +55,7 @@ class Columns:
     point: str | None = None  # of points as WKT or WKB, in place of lat and lon
     time_format: str | None = None  # as `--time-format`; None: what can be told from the text
     coordinate_unit: str | None = None  # what numbers of places count; None: by the column's name
-    # Publish the ids of traces as they are. None: number them, but with order="input" do not.
-    keep_trace_names: bool | None = None
+    keep_trace_names: bool | None = None  # publish the ids of traces as they are, not as numbers
 
     def find(self, role: str, available: Sequence[str]) -> str | None:
         """The name of the column for user, trace, time, lat or lon; None if there is none."""

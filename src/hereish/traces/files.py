@@ -102,9 +102,7 @@ def sanitize_files(
     reading = _Reading(found, columns, users_from, drop_bad, jobs, progress, seed is None)
     can_repeat = all(source.path is not None for source in sources)
     merge, by_user = not can_repeat, False
-    keep_names = columns.keep_trace_names
-    if keep_names is None:
-        keep_names = order == "input"
+    keep_names = columns.keep_trace_names is True
     parts: Sequence[FilePart] = ()
     divisible = seed is None and job is None and users_from is None and order == "public"
     if divisible and not found.unreadable:
