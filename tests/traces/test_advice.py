@@ -221,6 +221,12 @@ def test_traces_are_numbered_by_time_unless_their_names_are_asked_for(
     assert names == {"Home to Oncology Clinic", "A stroll", "Zoo"}
 
 
+def test_nor_does_the_order_of_the_input_publish_them(tmp_path: Path) -> None:
+    source, out = write(tmp_path / "in.csv", "user,trip,time,lat,lon", TRIPS), tmp_path / "out.csv"
+    sanitize_files([source], out, M, order="input")
+    assert [row["trip"] for row in released(out)] == ["2", "2", "3", "1", "1"]
+
+
 def test_names_of_tracks_are_published_if_that_is_asked_for(tmp_path: Path) -> None:
     track = tmp_path / "in.gpx"
     point = f'<trkpt lat="60" lon="25"><time>{at(0)}</time></trkpt>'

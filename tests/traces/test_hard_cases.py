@@ -104,7 +104,7 @@ def test_hidden_folders_and_links_are_not_taken_for_data(tmp_path: Path) -> None
         sanitize_files([folder], tmp_path / "out.csv", M)
     (folder / "link").unlink()
     (folder / "gone.csv").symlink_to(tmp_path / "nowhere.csv")
-    with pytest.raises(ParameterError, match="is a broken link"):
+    with pytest.raises(PointError, match="is a broken link"):
         sanitize_files([folder], tmp_path / "out.csv", M)
 
 

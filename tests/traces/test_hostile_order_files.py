@@ -155,7 +155,11 @@ def test_the_order_of_the_input_is_kept_if_it_is_asked_for(
         source, out = write_csv(Path(name, "in"), fixes), Path(name, "out.csv")
         with small_units(rows):
             summary = sanitize_files(
-                [source], out, m, order="input", columns=Columns(keep=("note",))
+                [source],
+                out,
+                m,
+                order="input",
+                columns=Columns(keep=("note",), keep_trace_names=True),
             )
         assert "which this does not cover" in summary.guarantee
         keys = [(user, trace, at) for user, trace, at, _ in told(out)]

@@ -13,7 +13,7 @@ from hereish.cli._options import RunOptions
 from hereish.cli._progress import Progress
 from hereish.evaluation import cabspotting, dataset
 from hereish.evaluation.days import time_zone_of
-from hereish.traces.discovery import find_sources
+from hereish.traces.discovery import find_inputs
 
 
 def load_datasets(
@@ -31,7 +31,9 @@ def load_datasets(
         if published:
             yield cabspotting.load(published), identify(published)
             continue
-        paths = [file.path for file in find_sources([name], source.form) if file.path is not None]
+        paths = [
+            file.path for file in find_inputs([name], source.form).sources if file.path is not None
+        ]
         with Progress("reading", run.quiet) as progress:
             trajectories = dataset.load(
                 [name], columns, source.form, jobs=run.threads, progress=progress

@@ -99,7 +99,8 @@ def _describe_doubts(tally: Summary) -> list[str]:
     if tally.bad.get(FAULT_REASONS[Fault.TWICE], 0) > tally.points / 2:
         lines.append(
             "Most points have the time of another, and one per time was used. If there is a column "
-            "with more exact times: --time COLUMN."
+            "with more exact times: --time COLUMN. If one tells persons or vehicles apart: --user "
+            "COLUMN."
         )
     return lines
 

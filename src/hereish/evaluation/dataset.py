@@ -14,7 +14,7 @@ from hereish.core.types import Bools, Floats, Ints
 from hereish.errors import ParameterError, PointError
 from hereish.synthetic import MIDNIGHT_S, day, whereabouts_on_days
 from hereish.traces.columns import Columns
-from hereish.traces.discovery import find_sources
+from hereish.traces.discovery import find_inputs
 from hereish.traces.faults import FAULT_REASONS, Fault
 from hereish.traces.formats.base import Source
 from hereish.traces.names import canonical_name
@@ -77,14 +77,23 @@ def load(
 
     Without traces in the files, all fixes of a user are one trajectory.
     """
-    sources = find_sources(names, form)
+    found = find_inputs(names, form, columns)
     builder = _Builder()
     validator = Validator(drop_bad=True)
     checkers: dict[Source, TimeOrderChecker] = defaultdict(TimeOrderChecker)
-    rows = read_valid_rows(sources, columns or Columns(), validator, jobs=jobs, progress=progress)
+    rows = read_valid_rows(
+        found.sources,
+        columns or Columns(),
+        validator,
+        unreadable=found.unreadable,
+        jobs=jobs,
+        progress=progress,
+    )
     for source, batch in rows:
         faults = checkers[source].faults(batch)
         builder.add(validator.without_faults(source, batch, faults), source.name)
+    if not validator.points:
+        validator.check_losses()
     unordered = validator.dropped.get(FAULT_REASONS[Fault.ORDER], 0)
     if unordered > _MOST_UNORDERED * validator.points:
         raise PointError(

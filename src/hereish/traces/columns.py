@@ -19,13 +19,25 @@ from hereish.traces.column_names import (
     unit_in_name,
 )
 
+# What a column of places might be called whose name is not known: start_lat, geo, y_coord.
+_LIKE_PLACE = re.compile(
+    r".*(lat|latitude|lon|lng|longitude)(_.*)?|"
+    r"(.*_)?(x|y|long|coord.*|geo|geo[mg].*|wk[tb]|gps.*|point|position|easting|northing)(_.*)?"
+)
 NO_USER = ""  # in place of the name of the user column: read none, even if there is one
 # Names of columns that may say whose a row is, for hints.
 _OWNER = re.compile(
     r"(.*_)?(id|ids|uuid|imei|imsi|mmsi|msisdn|vin|name|plate|(user|device|vehicle|phone|driver|taxi|"
     r"cab|car|bus|ship|vessel|truck|bike|animal|tag|tracker|person|people|participant|subject|"
-    r"member|customer|who|owner|agent|unit|object)(_?(id|no|nr|number|name|code))?)"
+    r"member|customer|who|owner|agent|unit|object|"
+    r"fahrzeug|kennzeichen|(be)?nutzer|gerät|geraet|fahrer|teilnehmer|v[ée]hicule|utilisateur|"
+    r"appareil|conducteur|veh[íi]culo|usuario|dispositivo|conductor|veicolo|utente|voertuig)"
+    r"(_?(id|no|nr|number|name|code))?)"
 )
+
+
+class NoPlacesError(ParameterError):
+    """A table none of whose columns looks like one of places: it may be of anything."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +55,7 @@ class Columns:
     point: str | None = None  # of points as WKT or WKB, in place of lat and lon
     time_format: str | None = None  # as `--time-format`; None: what can be told from the text
     coordinate_unit: str | None = None  # what numbers of places count; None: by the column's name
-    # Publish the ids of traces as they are. None: number them, but with order="input" do not.
-    keep_trace_names: bool | None = None
+    keep_trace_names: bool | None = None  # publish the ids of traces as they are, not as numbers
 
     def find(self, role: str, available: Sequence[str]) -> str | None:
         """The name of the column for user, trace, time, lat or lon; None if there is none."""
@@ -53,10 +64,7 @@ class Columns:
             return None
         if wanted is not None:
             if wanted not in available:
-                raise ParameterError(
-                    f"there is no column {wanted!r}; found {describe_names(available)}: give one "
-                    f"of these with --{role}"
-                )
+                raise self._missing(role, available)
             return wanted
         usual = find_known(role, available)
         if len(usual) > 1:
@@ -79,11 +87,28 @@ class Columns:
         """The same where there must be one."""
         name = self.find(role, available)
         if name is None:
-            raise ParameterError(
-                f"no column is called {' or '.join(USUAL_NAMES[role])}; give --{role}, one of "
-                f"{describe_names(available)}{_remark(role, available)}"
-            )
+            raise self._missing(role, available)
         return name
+
+    def _missing(self, role: str, available: Sequence[str]) -> ParameterError:
+        wanted: str | None = getattr(self, role)
+        if wanted is not None:
+            return ParameterError(
+                f"there is no column {wanted!r}; found {describe_names(available)}: give one of "
+                f"these with --{role}"
+            )
+        return ParameterError(
+            f"no column is called {' or '.join(USUAL_NAMES[role])}; give --{role}, one of "
+            f"{describe_names(available)}{_remark(role, available)}"
+        )
+
+    def _may_have_places(self, available: Sequence[str]) -> bool:
+        """Whether a column is one of places by its name, or might be."""
+        given = {self.lat, self.lon, self.point}
+        known = known_names("lat") | known_names("lon") | known_names("point")
+        normal = {normal_name(name) for name in available}
+        looks = any(map(_LIKE_PLACE.fullmatch, normal))
+        return looks or not known.isdisjoint(normal) or not given.isdisjoint(available)
 
     def find_all(
         self,
@@ -106,6 +131,10 @@ class Columns:
                     f"{option}"
                 )
         different = list(dict.fromkeys(available))
+        if "lat" in required and not self._may_have_places(different):
+            roles = ("lat", "lon", "point")
+            role = next((role for role in roles if getattr(self, role) is not None), "lat")
+            raise NoPlacesError(str(self._missing(role, different)))
         optional = {role: self.find(role, different) for role in ("user", "trace")}
         names = {role: name for role, name in optional.items() if name is not None}
         point = self._find_point(different) if points else None

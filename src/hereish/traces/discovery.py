@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
-import gzip
 import os
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
+from typing import TypeAlias
 
 from hereish.errors import ParameterError
+from hereish.traces.columns import Columns
 from hereish.traces.exports import choose_files
-from hereish.traces.faults import UnreadableFileError
+from hereish.traces.faults import UnreadableFileError, closed_file
 from hereish.traces.formats import delimited
-from hereish.traces.formats._archive import list_members
+from hereish.traces.formats._archive import Member, list_members
+from hereish.traces.formats._bytes import SourceBytes
 from hereish.traces.formats._encodings import utf8_head
 from hereish.traces.formats._json_kinds import HEAD_BYTES
 from hereish.traces.formats._sidecar import is_sidecar
@@ -29,6 +31,8 @@ from hereish.traces.formats.registry import (
     recognize_content,
 )
 
+# A file or an archive of which nothing can be read, and why.
+UnreadableSource: TypeAlias = tuple[Source, UnreadableFileError]
 STANDARD_STREAM = "-"  # in place of a file name: standard input or output
 _TABLES = ("csv", "tsv")
 # What turns a file that is not read into one that is.
@@ -60,16 +64,26 @@ class Inputs:
 
     sources: list[Source] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)  # by the endings of their names
+    unreadable: list[UnreadableSource] = field(default_factory=list)
 
 
 def find_sources(names: Sequence[str], form: str | None = None) -> list[Source]:
     """The files that are meant, each once, folders and globs in the order of their names."""
-    return find_inputs(names, form).sources
+    found = find_inputs(names, form)
+    if found.unreadable:
+        raise _unreadable(found.unreadable)
+    return found.sources
 
 
-def find_inputs(names: Sequence[str], form: str | None = None) -> Inputs:
-    """The same, with a count of the files in folders and archives that are not read."""
-    search = _Search(None if form is None else get_format(form))
+def find_inputs(
+    names: Sequence[str], form: str | None = None, columns: Columns | None = None
+) -> Inputs:
+    """The same, with a count of the files in folders and archives that are not read.
+
+    By the names of `columns` tables in archives are known to be of places. Raises if nothing that
+    is meant can be read.
+    """
+    search = _Search(None if form is None else get_format(form), columns or Columns())
     sources: dict[tuple[Path | None, tuple[str, ...]], Source] = {}
     for name in names:
         for source in search.expand(name):
@@ -78,17 +92,26 @@ def find_inputs(names: Sequence[str], form: str | None = None) -> Inputs:
                 raise ParameterError(f"{source.name} is named twice; each file is read once")
             sources[key] = source
     found = list(sources.values())
+    if not found:
+        raise _unreadable(search.unreadable)
     if len(found) > 1:
         found = [replace(source, number=i) for i, source in enumerate(found, start=1)]
-    return Inputs(found, search.ignored)
+    return Inputs(found, search.ignored, search.unreadable)
+
+
+def _unreadable(problems: Sequence[UnreadableSource]) -> ParameterError:
+    source, error = problems[0]
+    return ParameterError(f"{source.name}: {error.explain('nothing was released')}")
 
 
 class _Search:
     """Goes through names, folders and archives."""
 
-    def __init__(self, form: Format | None) -> None:
+    def __init__(self, form: Format | None, columns: Columns) -> None:
         self._form = form
+        self._columns = columns
         self.ignored: Counter[str] = Counter()
+        self.unreadable: list[UnreadableSource] = []
 
     def expand(self, name: str) -> Iterator[Source]:
         if name == STANDARD_STREAM:
@@ -112,6 +135,7 @@ class _Search:
         empty = True
         paths = sorted(_walk(folder))
         chosen = choose_files([path.relative_to(folder) for path in paths])
+        before = len(self.unreadable)
         for path in paths:
             below = path.relative_to(folder)
             if chosen(below) and _is_archive(path):
@@ -119,15 +143,11 @@ class _Search:
                     empty = False
                     yield source
                 continue
-            form = self._data_format(Source(path, STANDARD_STREAM_FORMAT, below))
-            if form is None or not chosen(below):
-                self._ignore(path)
-                continue
-            empty = False
-            if not path.is_file():
-                raise ParameterError(f"{path} cannot be read: it is a broken link, or not a file")
-            yield Source(path, form, below)
-        if empty:
+            found = self._with_format(Source(path, STANDARD_STREAM_FORMAT, below), chosen(below))
+            if found is not None:
+                empty = False
+                yield found
+        if empty and len(self.unreadable) == before:
             raise ParameterError(
                 f"the folder {folder} has no file of a format that is read: {all_extensions()}"
             )
@@ -136,12 +156,16 @@ class _Search:
         self, path: Path, below: Path, inside: tuple[str, ...] = (), *, must_have: bool = False
     ) -> Iterator[Source]:
         try:
-            listed = list_members(path, inside)
+            listed = _list_archive(path, inside)
         except UnreadableFileError as error:
-            raise ParameterError(f"{': '.join([str(path), *inside])}: {error.explain()}") from None
+            self.unreadable.append(
+                (Source(path, STANDARD_STREAM_FORMAT, below, None, inside), error)
+            )
+            return
         members = [member for member in listed if not _is_hidden(PurePath(member.name))]
         chosen = choose_files([PurePath(member.name) for member in members])
         empty = True
+        before = len(self.unreadable)
         for name, size in members:
             source = Source(path, STANDARD_STREAM_FORMAT, below / name, None, (*inside, name), size)
             if not inside and chosen(PurePath(name)) and _is_archive(PurePath(name)):
@@ -150,17 +174,29 @@ class _Search:
                     empty = False
                     yield source
                 continue
-            form = self._data_format(source) if chosen(PurePath(name)) else None
-            # A table in an archive may be of anything.
-            if form is None or (form.name in _TABLES and not delimited.sniff(_read_head(source))):
-                self._ignore(PurePath(name))
-                continue
-            empty = False
-            yield replace(source, format=form)
-        if empty and must_have:
+            found = self._with_format(source, chosen(PurePath(name)))
+            if found is not None:
+                empty = False
+                yield found
+        if empty and must_have and len(self.unreadable) == before:
+            hint = ""
+            if any((form := recognize(name)) and form.name in _TABLES for name, _ in members):
+                hint = "; its tables name no latitude and longitude: say with --lat and --lon"
             raise ParameterError(
-                f"the archive {path} has no file of a format that is read: {all_extensions()}"
+                f"the archive {path} has no file of a format that is read: {all_extensions()}{hint}"
             )
+
+    def _with_format(self, source: Source, chosen: bool) -> Source | None:
+        """A file that was found, with its format; None if it is none to read."""
+        try:
+            form = self._data_format(source) if chosen else None
+        except UnreadableFileError as error:
+            self.unreadable.append((source, error))
+            return None
+        if form is None:
+            self._ignore(source.below)
+            return None
+        return replace(source, format=form)
 
     def _data_format(self, source: Source) -> Format | None:
         """The format of a file that was found; None if it is not data."""
@@ -169,11 +205,18 @@ class _Search:
             return None
         broken = source.path is not None and not source.path.is_file()
         form = recognize(name) if broken else recognize_content(name, lambda: _read_head(source))
-        if form is None:
+        if form is None or (self._form is not None and form != self._form):
             return None
-        if self._form is not None:
-            return form if form == self._form else None
-        return form if form.is_data_file(source.below) else None
+        if self._form is None and not form.is_data_file(source.below):
+            return None
+        if broken:
+            raise _broken_link()
+        # A table in an archive may be of anything.
+        in_doubt = source.members and form.name in _TABLES
+        return None if in_doubt and not self._names_places(source) else form
+
+    def _names_places(self, source: Source) -> bool:
+        return delimited.sniff(_read_head(source), self._columns)
 
     def _ignore(self, path: PurePath) -> None:
         if not is_sidecar(Path(path)):
@@ -199,24 +242,50 @@ def _walk(folder: Path) -> Iterator[Path]:
         for name in folders:
             if Path(place, name).is_symlink():
                 raise ParameterError(
-                    f"{Path(place, name)} is a link to a folder; name that folder itself"
+                    f"{Path(place, name)} is a link to a folder, which is not followed: remove it, "
+                    "and name the folder that it leads to"
                 )
         yield from (Path(place, name) for name in files if not name.startswith("."))
 
 
-def _read_head(source: Source) -> bytes:
-    """The first bytes of a file; none if they cannot be read, which its reader will say."""
+def _list_archive(path: Path, inside: tuple[str, ...]) -> list[Member]:
     try:
-        with source.open() as file:
+        with path.open("rb"):  # or it would be said to be damaged
+            return list_members(path, inside)
+    except OSError as error:
+        problem = closed_file(error)
+    raise problem
+
+
+def _read_head(source: Source) -> bytes:
+    """The first bytes of a file."""
+    try:
+        with SourceBytes(source) as file:
             return utf8_head(file.read(HEAD_BYTES))
-    except (OSError, EOFError, zlib.error, gzip.BadGzipFile, UnreadableFileError):
-        return b""
+    except OSError as error:
+        problem = closed_file(error)
+    raise problem
+
+
+def _broken_link() -> UnreadableFileError:
+    return UnreadableFileError(
+        "it is a broken link, or not a file",
+        expected="a file",
+        remedy="copy there what it should lead to, or remove it",
+    )
 
 
 def _recognize(path: Path) -> Format:
     source = Source(path, STANDARD_STREAM_FORMAT, Path(path.name))
-    # A name that tells too little: whatever is wrong with the content, its reader says it.
-    form = recognize_content(path.name, lambda: _read_head(source)) or recognize(path.name)
+
+    def read_head() -> bytes:
+        # Whatever is wrong with the content, its reader says it.
+        with contextlib.suppress(UnreadableFileError):
+            return _read_head(source)
+        return b""
+
+    # A name that tells too little.
+    form = recognize_content(path.name, read_head) or recognize(path.name)
     if form is None:
         raise ParameterError(
             f"the name {path} does not tell its format: {all_extensions()} are read. "

@@ -115,13 +115,13 @@ FAULT_TEXTS = {
     Fault.LAT: FaultText(
         "its latitude is missing or not a number",
         _EXPECTED_LAT,
-        "fill it in, or name another column with --lat",
+        "fill it in, or name another column with --lat, or its unit with --coordinate-unit",
         _MEND,
     ),
     Fault.LON: FaultText(
         "its longitude is missing or not a number",
         _EXPECTED_LON,
-        "fill it in, or name another column with --lon",
+        "fill it in, or name another column with --lon, or its unit with --coordinate-unit",
         _MEND,
     ),
     Fault.POINT: FaultText(
@@ -145,7 +145,7 @@ FAULT_TEXTS = {
     Fault.YEAR: FaultText(
         "its time is outside the years 1900 to 2400",
         "a time of these years",
-        _TIME_FORMAT,
+        f"mend that time, or {_TIME_FORMAT}",
     ),
     Fault.JUMP: FaultText(
         "its clock jumps: it is years away from the other points of its trace",
@@ -220,6 +220,28 @@ class NoPointsError(UnreadableFileError):
         super().__init__(reason, line, expected=expected, remedy=remedy, rest_lost=rest_lost)
 
 
+class RefusedFileError(UnreadableFileError):
+    """A file that the options do not fit. Its reason says what there is, and what to do."""
+
+    def __init__(
+        self,
+        reason: str,
+        line: int | None = None,
+        *,
+        expected: str = "",
+        remedy: str = "",
+        rest_lost: bool = True,
+    ) -> None:
+        super().__init__(reason, line, expected=expected, remedy=remedy, rest_lost=rest_lost)
+
+    def explain(self, outcome: str = "") -> str:
+        return f"{self.reason}; {outcome}" if outcome else self.reason
+
+
+class WithoutPlacesError(RefusedFileError):
+    """A table that names no places: beside others it is none of traces."""
+
+
 def no_times() -> NoPointsError:
     """Of a file none of whose points has a time."""
     return NoPointsError(
@@ -239,6 +261,15 @@ def empty_file(expected: str) -> UnreadableFileError:
         expected=expected,
         remedy="copy it again, or leave this file out",
         rest_lost=False,
+    )
+
+
+def closed_file(error: OSError) -> UnreadableFileError:
+    """Of a file that the system does not give."""
+    return UnreadableFileError(
+        f"the system does not give it: {error.strerror or type(error).__name__}",
+        expected="a file that may be read, and a disk that is whole",
+        remedy="allow it with chmod, or copy it again",
     )
 
 

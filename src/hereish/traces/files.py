@@ -22,7 +22,7 @@ from hereish.core.types import Floats
 from hereish.errors import ParameterError, PointError
 from hereish.traces.budgets import Budgets
 from hereish.traces.columns import Columns
-from hereish.traces.discovery import STANDARD_STREAM, Inputs, find_inputs, find_sources
+from hereish.traces.discovery import STANDARD_STREAM, Inputs, find_inputs
 from hereish.traces.faults import UnreadableFileError
 from hereish.traces.formats._part_file import FilePart
 from hereish.traces.formats._sidecar import read_sidecar
@@ -92,21 +92,20 @@ def sanitize_files(
     """
     check_order(order)
     columns = columns or Columns()
-    found = find_inputs([str(name) for name in inputs], form)
+    found = find_inputs([str(name) for name in inputs], form, columns)
     sources = found.sources
     _check_output(str(to), sources, columns)
     if to_form is None and recognize(str(to)) is None and Path(to).suffix:
         to_form = form  # a name that tells nothing, such as out.dat
     budgets = _budgets(mechanism, job, str(to))
     # The numbers of a seed go to the rows of one unit after the other, so its units stay.
-    reading = _Reading(sources, columns, users_from, drop_bad, jobs, progress, seed is None)
+    reading = _Reading(found, columns, users_from, drop_bad, jobs, progress, seed is None)
     can_repeat = all(source.path is not None for source in sources)
     merge, by_user = not can_repeat, False
-    keep_names = columns.keep_trace_names
-    if keep_names is None:
-        keep_names = order == "input"
+    keep_names = columns.keep_trace_names is True
     parts: Sequence[FilePart] = ()
-    if seed is None and job is None and users_from is None and order == "public":
+    divisible = seed is None and job is None and users_from is None and order == "public"
+    if divisible and not found.unreadable:
         # The numbers of a seed are drawn one after the other, and a ledger is asked by one process.
         parts = find_parts(sources, columns, budgets, jobs)
     while True:
@@ -199,7 +198,7 @@ def _check_output(name: str, sources: Sequence[Source], columns: Columns) -> Non
 class _Reading:
     """Feeds the rows of files to a pipeline, in one pass or in several."""
 
-    sources: list[Source]
+    inputs: Inputs
     columns: Columns
     users_from: UsersFrom | None
     drop_bad: DropBad
@@ -227,17 +226,24 @@ class _Reading:
             pipeline.begin_pass(users)
             progress = self._progress_of_pass(number, 1 + len(groups), validator)
             # The first pass has counted the rows that are dropped.
-            for source, batch in self._valid_rows(Validator(self.drop_bad), progress):
+            again = Validator(self.drop_bad)
+            for source, batch in self._valid_rows(again, progress):
                 pipeline.add(source, batch)
+            if (again.points, again.unreadable) != (validator.points, validator.unreadable):
+                raise PointError(
+                    "the files have changed while they were read, which takes several passes; "
+                    "nothing was released. Wait until nobody writes to them, or copy them first"
+                )
             pipeline.flush()
 
     def _valid_rows(
         self, validator: Validator, progress: Progress | None
     ) -> Iterator[tuple[Source, RowBatch]]:
         return read_valid_rows(
-            self.sources,
+            self.inputs.sources,
             self.columns,
             validator,
+            unreadable=self.inputs.unreadable,
             users_from=self.users_from,
             jobs=self.jobs,
             progress=progress,
@@ -299,7 +305,14 @@ def load_rows(
     `in_order=False` takes times as they come, such as those of an output made of several files.
     """
     validator = Validator(drop_bad)
-    rows = read_valid_rows(find_sources(names, form), columns, validator, users_from=users_from)
+    found = find_inputs(names, form, columns)
+    rows = read_valid_rows(
+        found.sources,
+        columns,
+        validator,
+        unreadable=found.unreadable,
+        users_from=users_from,
+    )
     files: list[RowBatch] = []
     for source, batches in groupby(rows, lambda pair: pair[0]):
         batch = concat_batches([batch for _, batch in batches])
@@ -313,7 +326,7 @@ def load_rows(
 
 def read_guarantee(name: str, form: str | None = None) -> GuaranteeMetadata | None:
     """The guarantee of a file that `sanitize_files` wrote; None if it does not say."""
-    source = find_sources([name], form)[0]
+    source = find_inputs([name], form).sources[0]
     if source.format.read_guarantee is not None:
         try:
             return source.format.read_guarantee(source)

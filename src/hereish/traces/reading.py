@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import signal
 import zlib
@@ -14,8 +15,15 @@ from multiprocessing import get_context
 from typing import Literal
 
 from hereish.errors import ParameterError
-from hereish.traces.columns import NO_USER, Columns
-from hereish.traces.faults import NoPointsError, UnreadableFileError
+from hereish.traces.columns import NO_USER, Columns, NoPlacesError
+from hereish.traces.discovery import UnreadableSource
+from hereish.traces.faults import (
+    NoPointsError,
+    RefusedFileError,
+    UnreadableFileError,
+    WithoutPlacesError,
+    closed_file,
+)
 from hereish.traces.formats._bytes import damaged_gzip
 from hereish.traces.formats._lookalikes import hint_at_content, with_hint
 from hereish.traces.formats.base import Source
@@ -30,6 +38,11 @@ Progress = Callable[[int, int, int], None]
 UsersFrom = Literal["file", "folder"]
 # A batch of a file, the reason why the rest of it is unreadable, or None: it was read to its end.
 Event = tuple[Source, RowBatch | UnreadableFileError | None]
+# What the system may say of one file. Whatever else it says, such as that the disk is full or that
+# too many files are open, is of all of them.
+_OF_ONE_FILE = frozenset(
+    (errno.EACCES, errno.EPERM, errno.ENOENT, errno.EISDIR, errno.ELOOP, errno.EIO, errno.ESTALE)
+)
 
 
 def read_valid_rows(
@@ -37,31 +50,38 @@ def read_valid_rows(
     columns: Columns,
     validator: Validator,
     *,
+    unreadable: Sequence[UnreadableSource] = (),
     users_from: UsersFrom | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> Iterator[tuple[Source, RowBatch]]:
     """Every batch of every file in order, without rows that cannot be used by themselves.
 
-    `users_from` makes each file, or each folder, a user of its own.
+    `unreadable` are files of which that is known already. Where one is an error, the files after it
+    are read for what is wrong with them, and no more of their rows come. `users_from` makes each
+    file, or each folder, a user of its own.
     """
     if users_from is not None:
         columns = replace(columns, user=NO_USER)
     total, before = sum(source.size for source in sources), 0
+    validator.files = len(sources) + len(unreadable)
+    for source, problem in unreadable:
+        validator.file_error(source, problem)
     with closing(_read_events(sources, columns, jobs)) as events:
         for source, event in events:
             if event is None:
                 before += source.size
-            elif isinstance(event, NoPointsError) and len(sources) > 1:
+            elif isinstance(event, NoPointsError | WithoutPlacesError) and validator.files > 1:
                 validator.without_points.append(f"{source.name}: {event.reason}")
             elif isinstance(event, UnreadableFileError):
                 validator.file_error(source, event)
-            else:
+            elif not validator.has_failed:
                 batch = _with_users(event, source, users_from)
                 yield source, validator.valid_rows(source, batch)
                 if progress is not None:
                     done = before + round(event.done * source.size)
                     progress(done, total, validator.points)
+    validator.check_files()
 
 
 def _with_users(batch: RowBatch, source: Source, users_from: UsersFrom | None) -> RowBatch:
@@ -95,9 +115,15 @@ def _read_file(source: Source, columns: Columns) -> Iterator[Event]:
         yield source, with_hint(source, error).with_traceback(None)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         yield source, damaged_gzip()
+    except OSError as error:
+        if error.errno not in _OF_ONE_FILE:
+            raise
+        yield source, closed_file(error)
     except ParameterError as error:
-        problem = hint_at_content(source) or str(error)
-        raise ParameterError(f"{source.name}: {problem}") from None
+        hint = hint_at_content(source)
+        without = isinstance(error, NoPlacesError) and not hint
+        kind = WithoutPlacesError if without else RefusedFileError
+        yield source, kind(hint or str(error))
     yield source, None
 
 

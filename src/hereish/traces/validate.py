@@ -15,9 +15,11 @@ from hereish.traces.faults import (
     FAULT_TEXTS,
     Fault,
     Faults,
-    NoPointsError,
+    RefusedFileError,
     UnreadableFileError,
+    counted,
 )
+from hereish.traces.file_problems import describe_problems, file_problems, place_in
 from hereish.traces.formats.base import Source
 from hereish.traces.names import canonical_name
 from hereish.traces.table import RowBatch
@@ -49,7 +51,8 @@ class Validator:
         self.unreadable: list[str] = []  # files that were read in part or not at all
         self.without_points: list[str] = []  # files, or parts of them, that are whole and have none
         self.possible_users: list[str] = []  # columns that may tell them, where none were read
-        self._files_with_rest = 0  # of those, such that may hold more
+        self.files = 1  # that there are, with those without points
+        self._problems: list[tuple[Source, UnreadableFileError]] = []
         self._files: set[Source] = set()
 
     @property
@@ -96,16 +99,23 @@ class Validator:
         return np.asarray(fault == Fault.NONE)
 
     def file_error(self, source: Source, error: UnreadableFileError) -> None:
-        """Note a file the rest of which cannot be read."""
-        place = source.name if error.line is None else f"{source.name}, line {error.line}"
-        if not self._drop_bad:
-            message = f"{place}: {error.explain('nothing was released')}"
-            if not isinstance(error, NoPointsError):
-                message += ". --drop-bad goes on with what can be read"
-            raise PointError(message)
-        self.unreadable.append(f"{place}: {error.reason}")
+        """Note a file the rest of which cannot be read; raises if it is the only one there is."""
+        self._problems.append((source, error))
+        self.unreadable.append(f"{place_in(source, error)}: {error.reason}")
         self._files.add(source)
-        self._files_with_rest += error.rest_lost
+        alone = self.files == 1
+        if alone and (not self._drop_bad or isinstance(error, RefusedFileError)):
+            raise file_problems(self._problems, self.files)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a file is an error, which `check_files` raises."""
+        return bool(self._problems) and not self._drop_bad
+
+    def check_files(self) -> None:
+        """At the end of the files: raises if some cannot be read, and are not to be left out."""
+        if self.has_failed:
+            raise file_problems(self._problems, self.files)
 
     def check_losses(self, owners: Iterable[str] = ()) -> None:
         """At the end: raises if more would be left out than was agreed to, or nothing is left.
@@ -136,8 +146,7 @@ class Validator:
                 f"{f': {found}' if found else ''}; nothing was released. {remedy}".rstrip(". ")
             )
         most = _MOST_LOST * self.points
-        files = self._files_with_rest > _MOST_LOST * len(self._files)
-        if self._drop_bad is True and (sum(lost.values()) > most or files):
+        if self._drop_bad is True and (sum(lost.values()) > most or self._loses_files()):
             raise PointError(
                 f"--drop-bad would leave out more than a tenth: {self._describe_losses(lost)}; "
                 f"nothing was released. {self._remedies(lost)}--drop-bad=all leaves them out"
@@ -145,13 +154,26 @@ class Validator:
 
     def _describe_losses(self, lost: Mapping[str, int]) -> str:
         parts = [f"{count:,} of {self.points:,} points ({why})" for why, count in lost.items()]
-        parts += [f"the rest of {reason}" for reason in self.unreadable[:_MOST_NAMED]]
-        if len(self.unreadable) > _MOST_NAMED:
-            parts.append(f"and of {len(self.unreadable) - _MOST_NAMED:,} other files")
+        if self._problems:
+            which = f"{len(self._problems):,} of {counted(self.files, 'file', 'files')}"
+            parts.append(f"the rest of {which}: {describe_problems(self._problems)}")
         return ", ".join(parts)
+
+    def _loses_files(self) -> bool:
+        """Whether more than a tenth of the files, or of their bytes, may hold more."""
+        rest = {source for source, error in self._problems if error.rest_lost}
+        if not rest:
+            return False
+        sizes = {source: _size(source) for source in self._files}
+        lost = sum(sizes[source] for source in rest)
+        most = _MOST_LOST * len(self._files), _MOST_LOST * sum(sizes.values())
+        return len(rest) > most[0] or lost > most[1]
 
     def _remedies(self, lost: Mapping[str, int]) -> str:
         """What to do instead about the most frequent fault."""
+        if not lost and self._problems:
+            remedy = self._problems[0][1].remedy
+            return f"To lose nothing, {remedy}; " if remedy else ""
         if not lost:
             return ""
         most = max(lost, key=lost.__getitem__)
@@ -160,7 +182,12 @@ class Validator:
         return f"To lose nothing, {FAULT_TEXTS[fault].remedy_in(columns=columns)}; "
 
 
-_MOST_NAMED = 3  # files, in an error
+def _size(source: Source) -> int:
+    """Of a file in bytes; 0 if it is gone."""
+    try:
+        return source.size
+    except OSError:
+        return 0
 
 
 def row_faults(batch: RowBatch) -> Faults:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
-import struct
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +14,15 @@ from hereish.traces.discovery import find_inputs, find_sources
 from hereish.traces.faults import UnreadableFileError
 from hereish.traces.formats import _archive
 from tests.support.history_samples import KML, SAMPLES, sample, zipped
+from tests.support.hostile_archives import (
+    bomb,
+    damaged,
+    doubled,
+    encrypted,
+    oddly_packed,
+    repeated,
+    with_name,
+)
 from tests.support.markup_samples import GPX, batches, read, unreadable
 
 GPX_BYTES = GPX.encode()
@@ -73,42 +79,6 @@ def test_tables_in_archives_are_data_if_they_name_places(tmp_path: Path) -> None
     assert found.ignored == {".csv": 1}
 
 
-def rewritten(change: Callable[[bytes], bytes]) -> bytes:
-    return change(zipped({"harmless.gpx": GPX_BYTES}))
-
-
-def with_name(name: str) -> bytes:
-    return rewritten(lambda data: data.replace(b"harmless.gpx", name.encode().ljust(12, b"_")))
-
-
-def doubled() -> bytes:
-    """Two entries of the directory that share one file's bytes."""
-    data = zipped({"aaaaaaaa.gpx": GPX_BYTES, "bbbbbbbb.gpx": GPX_BYTES})
-    directory = data.index(b"PK\1\2")
-    second = data.index(b"PK\1\2", directory + 1)
-    offset = second + 42
-    return data[:offset] + struct.pack("<I", 0) + data[offset + 4 :]
-
-
-def repeated() -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr("a.gpx", GPX_BYTES)
-        with pytest.warns(UserWarning, match="Duplicate"):
-            archive.writestr("a.gpx", GPX_BYTES)
-    return out.getvalue()
-
-
-def encrypted() -> bytes:
-    data = zipped({"a.gpx": GPX_BYTES})
-    flags = data.index(b"PK\1\2") + 8
-    return data[:flags] + b"\1" + data[flags + 1 :]
-
-
-def bomb() -> bytes:
-    return zipped({"a.gpx": b"<gpx>" + b" " * (8 << 20)})
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -120,6 +90,7 @@ def bomb() -> bytes:
         (doubled, "overlap"),
         (repeated, "several files of one name"),
         (encrypted, "encrypted"),
+        (oddly_packed, "by a method that is not read"),
         (bomb, "more than 250 times"),
         (lambda: b"PK\3\4", "not a zip archive"),
         (lambda: b"", "not a zip archive"),
@@ -156,10 +127,7 @@ def test_a_large_archive_inside_is_refused(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_member_whose_checksum_is_wrong_is_unreadable(tmp_path: Path) -> None:
-    data = zipped({"a.gpx": GPX_BYTES})
-    checksum = data.index(b"PK\1\2") + 16
-    data = data[:checksum] + b"\0\0\0\0" + data[checksum + 4 :]
-    (source,) = find_sources([saved(tmp_path / "all.zip", data)])
+    (source,) = find_sources([saved(tmp_path / "all.zip", damaged())])
     with pytest.raises(UnreadableFileError, match="damaged inside its archive"):
         batches(source)
 

@@ -170,7 +170,7 @@ def test_an_empty_table_is_said_to_be_empty(tmp_path: Path) -> None:
 
 def test_columns_that_are_not_there_or_of_the_wrong_kind_are_named(tmp_path: Path) -> None:
     path = saved(tmp_path / "in.parquet", table().rename_columns(list("abcdef")))
-    with pytest.raises(ParameterError, match=r"in\.parquet: no column is called time.*--time"):
+    with pytest.raises(ParameterError, match=r"in\.parquet: no column is called lat.*--lat"):
         load_rows([path], Columns())
     for columns, words in (
         (Columns(user="nobody"), "no column 'nobody'; found 'user'"),

@@ -87,6 +87,10 @@ TIMES: dict[str, dict[str, Any]] = {
         "date": [date.fromisoformat(day) for day in DAYS],
         "time": [time.fromisoformat(clock) for clock in CLOCKS],
     },
+    "two columns, as pandas has clocks": {
+        "date": DAYS,
+        "time": pa.array([datetime.fromisoformat(f"1900-01-01 {clock}") for clock in CLOCKS]),
+    },
     "two columns by other names": {"utc_d": DAYS, "utc_t": CLOCKS},
     "seconds": {"time": SECONDS},
     "fractions of seconds": {"time": [second + 0.5 for second in SECONDS]},

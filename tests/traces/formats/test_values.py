@@ -204,6 +204,10 @@ def test_excels_days_are_those_of_a_clock(tmp_path: Path) -> None:
         "utc_d,utc_t,lat,lon\n2024-06-15,10:30:00 AM,60,25\n",
         "DATE;TIME;LATITUDE;N/S;LONGITUDE;E/W;\n15.06.2024;10:30;60;N;25;E;\n",
         "date,time,lat,lon\nignored,2024-06-15T10:30:00Z,60,25\n",
+        "date,time,lat,lon\n2024-06-15,1900-01-01 10:30:00,60,25\n",
+        "date,time,lat,lon\n2024-06-15,1899-12-30T10:30:00Z,60,25\n",
+        "date,time,lat,lon\n2024-06-15,1/0/1900 10:30:00 AM,60,25\n",
+        "date,time,lat,lon\n2024-06-15,1970-01-01 10:30,60,25\n",
     ],
 )
 def test_date_and_time_may_be_in_two_columns(tmp_path: Path, text: str) -> None:
@@ -279,6 +283,17 @@ def test_places_in_many_columns(tmp_path: Path, header: str, row: str, unit: str
     assert (batch.lat[0], batch.lon[0]) == pytest.approx((60.0, 25.0), abs=1e-6)
     if "7" in header or "pos" in header:  # the output is in degrees, so it is not called so
         assert (batch.layout.lat, batch.layout.lon) == ("lat", "lon")
+
+
+@pytest.mark.parametrize("header", ["latitudeE7,longitudeE7", "lat_e7,lon_e7"])
+def test_degrees_are_no_counts(tmp_path: Path, header: str) -> None:
+    """In a column of integers they would be a metre from 0, 0."""
+    text = f"time,{header}\n2024-06-15T10:30:00Z,60.17,24.94\n"
+    assert table(tmp_path, text).fault.tolist() == [Fault.LAT]
+    batch = table(tmp_path, text, coordinate_unit="degrees")
+    assert (batch.lat[0], batch.lon[0]) == (60.17, 24.94)
+    near = text.replace("60.17", "170").replace("24.94", "601700000.5")  # the mean of some
+    assert (table(tmp_path, near).lat[0], table(tmp_path, near).fault.tolist()) == (1.7e-5, [0])
 
 
 @pytest.mark.parametrize("point", ["LINESTRING (25 60, 26 60)", "POINT EMPTY", "60 25", "0101", ""])

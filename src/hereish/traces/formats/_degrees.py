@@ -62,7 +62,8 @@ def parse_degrees(value: object, axis: Axis, unit: str | None = None) -> float |
         value = value.replace("\N{MINUS SIGN}", "-")
         plain = parse_number(value)
     if plain is not None:
-        return plain if unit is None else float(in_degrees(np.array([plain]), unit)[0])
+        degrees = plain if unit is None else float(in_degrees(np.array([plain]), unit)[0])
+        return None if math.isnan(degrees) else degrees
     if not isinstance(value, str) or len(value) > _LONGEST:
         return None
     text = value.strip()
@@ -108,11 +109,16 @@ def parse_all_degrees(
 
 
 def in_degrees(values: Floats, unit: str | None) -> Floats:
-    """Numbers of a unit in degrees; among semicircles, small ones are degrees already."""
+    """Numbers of a unit in degrees; among semicircles, small ones are degrees already.
+
+    NaN for those that are no counts, but look like degrees: with decimals, and at most 180.
+    """
     if unit is None or unit == "degrees":
         return values
-    scaled = values * DEGREES_PER[unit]
-    return np.where(np.abs(values) <= 180.0, values, scaled) if unit == "semicircles" else scaled
+    scaled, small = values * DEGREES_PER[unit], np.abs(values) <= 180.0
+    if unit == "semicircles":
+        return np.where(small, values, scaled)
+    return np.where(small & (values % 1.0 != 0.0), np.nan, scaled)
 
 
 def _plain_numbers(texts: Sequence[str]) -> Floats | None:

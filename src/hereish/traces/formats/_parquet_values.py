@@ -20,12 +20,13 @@ from hereish.traces.formats import _wkb
 from hereish.traces.formats._arrow_values import present, values_of
 from hereish.traces.formats._degrees import Axis, in_degrees, parse_all_degrees, with_sides
 from hereish.traces.formats._text import parse_times
-from hereish.traces.formats._time_texts import is_clock
+from hereish.traces.formats._time_texts import with_date
 from hereish.traces.formats._times import TimeParser, tells_time_of_day
 from hereish.traces.formats._wkt import parse_points
 from hereish.traces.table import Ids
 
 _LONGEST_BYTES = 1 << 12  # of a name, a number or a time
+_NO_DAYS = (-25_569, -25_568, -25_567, 0)  # since 1970: 30 December 1899 to 1 January 1900
 _DAY = {unit: 86_400 * 1000**power for power, unit in enumerate(("s", "ms", "us", "ns"))}
 _US_IN = {"s": 1_000_000, "ms": 1_000}  # how many microseconds
 _EXACT = 2.0**53  # from here on a float is not one whole number but several
@@ -107,14 +108,15 @@ def _read_times(
 ) -> Ints:
     column = records.column(roles["time"])
     kind = _type_of_values(column)
-    if pa.types.is_timestamp(column.type) and columns.date is None:
+    undated = "date" in roles and _are_undated(column)
+    if pa.types.is_timestamp(column.type) and columns.date is None and not undated:
         fault[~present(column)] = Fault.TIME
         at_us = _instants(column, columns, fault)
         parser.count(fault == Fault.NONE, local=column.type.tz is None)
         parser.mark_missing_offsets(fault)
         return at_us
     clocks = is_text(kind) or pa.types.is_time(kind)
-    if columns.date is not None or ("date" in roles and clocks):
+    if columns.date is not None or ("date" in roles and clocks) or undated:
         at_us, faults = _dates_and_clocks(records, roles, columns, parser)
     elif clocks or pa.types.is_date(kind):
         at_us, faults = parse_times(read_texts(column), parser)
@@ -125,6 +127,14 @@ def _read_times(
     return at_us
 
 
+def _are_undated(column: Any) -> bool:
+    """Whether timestamps have no dates of their own, but those that pandas gives to clocks."""
+    if not pa.types.is_timestamp(column.type):
+        return False
+    days = values_of(column, np.int64)[present(column)] // _DAY[column.type.unit]
+    return bool(np.isin(days, _NO_DAYS).all())
+
+
 def _dates_and_clocks(
     records: Any, roles: Mapping[str, str], columns: Columns, parser: TimeParser
 ) -> tuple[Ints, Faults]:
@@ -133,9 +143,7 @@ def _dates_and_clocks(
     if pa.types.is_timestamp(days.type):  # as pandas has dates
         days = days.cast(pa.date32(), safe=False)
     joined = [
-        f"{day.strip()} {text.strip()}"
-        if columns.date is not None or is_clock(text.strip())
-        else text
+        with_date(day, text, always=columns.date is not None)
         for day, text in zip(read_texts(days), texts, strict=True)
     ]
     return parse_times(joined, parser)

@@ -55,12 +55,12 @@ def read_head(lines: Iterator[str], columns: Columns) -> TableHead:
     return TableHead([*blank, header], head[at + 1 :], declared or _guess_delimiter(header))
 
 
-def has_header(texts: Sequence[str]) -> bool:
+def has_header(texts: Sequence[str], columns: Columns) -> bool:
     """Whether the first lines of a text are those of a table of places."""
     some = [text for text in texts if text.strip()][:_MOST_LINES]
     if not some:
         return False
-    return _is_header(some[0], Columns(), None) or _find_below(some, Columns(), None) is not None
+    return _is_header(some[0], columns, None) or _find_below(some, columns, None) is not None
 
 
 def _find_below(lines: Sequence[str], columns: Columns, declared: str | None) -> int | None:

@@ -22,7 +22,7 @@ from hereish.traces.formats._degrees import (
     with_sides,
 )
 from hereish.traces.formats._lines import Lines
-from hereish.traces.formats._time_texts import is_clock
+from hereish.traces.formats._time_texts import with_date
 from hereish.traces.formats._times import TimeParser, is_number_of_time, tells_time_of_day
 from hereish.traces.formats._wkt import parse_points
 from hereish.traces.table import BATCH_ROWS, Ids, RowBatch
@@ -271,7 +271,7 @@ def _time_texts(texts: Mapping[int, Sequence[str]], at: FieldPositions) -> Seque
     if at.date is None:
         return times
     return [
-        f"{date.strip()} {time.strip()}" if at.date_always or is_clock(time.strip()) else time
+        with_date(date, time, always=at.date_always)
         for date, time in zip(texts[at.date], times, strict=True)
     ]
 

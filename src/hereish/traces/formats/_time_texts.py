@@ -52,6 +52,10 @@ _NAMED_OFFSET = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _BARE_CLOCK = re.compile(rf"(?:T\s*)?{_CLOCK}{_ZONE}", re.IGNORECASE | re.ASCII)
+# The dates that spreadsheets and pandas give to a time of day.
+_NO_DATE = re.compile(
+    r"(?:1899-12-3[01]|1900-01-0[01]|1970-01-01|0?1/0?[01]/1900)[T\s]+(?=\d)", re.ASCII
+)
 _EITHER = re.compile(r"\d{1,2}[-/]\d{1,2}[-/]\d{2,4}\b.*", re.ASCII)
 _ABBREVIATED = re.compile(r".*\d(?:\.\d+)?\s+[A-Z]{2,5}(?:\s+\d{4})?", re.ASCII)
 # Lotus and Excel write 24-hour clocks as fractions; those are numbers and not read here.
@@ -84,6 +88,13 @@ def parse_time_text(text: str) -> datetime | Fault:
 def is_clock(text: str) -> bool:
     """Whether a text is a time of day without a date."""
     return _BARE_CLOCK.fullmatch(text) is not None
+
+
+def with_date(date: str, time: str, *, always: bool) -> str:
+    """A time with the date of another column, if it tells none itself, or `always`."""
+    time = time.strip()
+    clock = _NO_DATE.sub("", time, count=1)
+    return f"{date.strip()} {clock}" if always or is_clock(clock) else time
 
 
 def _moment(parts: dict[str, str | None]) -> datetime | Fault:

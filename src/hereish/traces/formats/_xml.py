@@ -131,7 +131,7 @@ def ends_early(expected: str, line: int) -> UnreadableFileError:
         "it ends too early",
         line,
         expected=expected,
-        remedy="copy it again, or use what there is of it",
+        remedy="copy it again, or export it once more",
         rest_lost=False,
     )
 

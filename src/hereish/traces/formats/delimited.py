@@ -245,9 +245,9 @@ def divide(source: Source, columns: Columns, jobs: int) -> Sequence[FilePart]:
     return ()
 
 
-def sniff(head: bytes) -> bool:
+def sniff(head: bytes, columns: Columns | None = None) -> bool:
     """Whether the first lines have a header that names latitude and longitude, or points."""
-    return has_header(head.decode(errors="replace").splitlines())
+    return has_header(head.decode(errors="replace").splitlines(), columns or Columns())
 
 
 def open_writer(file: BinaryIO, layout: Layout, guarantee: GuaranteeMetadata) -> Writer:
