@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import glob
-import gzip
 import os
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +13,7 @@ from hereish.errors import ParameterError
 from hereish.traces.exports import choose_files
 from hereish.traces.faults import UnreadableFileError
 from hereish.traces.formats import delimited
-from hereish.traces.formats._archive import list_members
+from hereish.traces.formats._archive import DAMAGE, list_members
 from hereish.traces.formats._encodings import utf8_head
 from hereish.traces.formats._json_kinds import HEAD_BYTES
 from hereish.traces.formats._sidecar import is_sidecar
@@ -209,7 +207,7 @@ def _read_head(source: Source) -> bytes:
     try:
         with source.open() as file:
             return utf8_head(file.read(HEAD_BYTES))
-    except (OSError, EOFError, zlib.error, gzip.BadGzipFile, UnreadableFileError):
+    except (OSError, *DAMAGE, UnreadableFileError):
         return b""
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
-import zlib
 
 from hereish.traces.faults import UnreadableFileError
+from hereish.traces.formats._archive import DAMAGE
 from hereish.traces.formats.base import Source
 
 _HEAD_BYTES = 16
@@ -25,7 +24,7 @@ _BEGINS: tuple[tuple[bytes, str, tuple[str, ...], str], ...] = (
 def hint_at_content(source: Source) -> str:
     """What a file is that is not of its format, and what to do; empty if that is not known."""
     head = b""
-    with contextlib.suppress(OSError, EOFError, zlib.error, gzip.BadGzipFile, UnreadableFileError):
+    with contextlib.suppress(OSError, *DAMAGE, UnreadableFileError):
         if source.path is not None:  # standard input cannot be read again
             with source.open() as file:
                 head = file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
