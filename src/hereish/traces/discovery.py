@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
 from hereish.errors import ParameterError
-from hereish.traces.exports import choose_files
+from hereish.traces.exports import choose_files, without_marked_places
 from hereish.traces.faults import UnreadableFileError
 from hereish.traces.formats import delimited
 from hereish.traces.formats._archive import DAMAGE, list_members
@@ -94,9 +94,9 @@ class _Search:
             return
         path = Path(name)
         if path.is_dir():
-            yield from self._search_folder(path)
+            yield from self._narrow(self._search_folder(path))
         elif path.exists() and _is_archive(path):
-            yield from self._search_archive(path, Path(path.stem), must_have=True)
+            yield from self._narrow(self._search_archive(path, Path(path.stem), must_have=True))
         elif path.exists():
             yield Source(path, self._form or _recognize(path), Path(path.name))
         else:
@@ -105,6 +105,14 @@ class _Search:
                 raise ParameterError(f"there is no file or folder {name}")
             for match in matches:
                 yield from self.expand(match)
+
+    def _narrow(self, found: Iterator[Source]) -> list[Source]:
+        sources = list(found)
+        kept = without_marked_places(sources)
+        for source in sources:
+            if source not in kept:
+                self._ignore(source.below)
+        return kept
 
     def _search_folder(self, folder: Path) -> Iterator[Source]:
         empty = True
