@@ -32,7 +32,7 @@ def geometry_column(metadata: Mapping[bytes, bytes], names: Sequence[str]) -> st
         name = geo["primary_column"]
         described = geo["columns"][name]
         encoding, crs = described["encoding"], described.get("crs", "OGC:CRS84")
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ParameterError("its GeoParquet metadata cannot be read") from None
     if name not in names:
         raise ParameterError(f"its metadata name a column {name!r} that is not there")
