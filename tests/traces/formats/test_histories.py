@@ -20,6 +20,7 @@ from tests.support.history_samples import (
     BINARY,
     KML,
     NMEA_PLACES,
+    OVERLAND,
     RECORDS,
     ROWS,
     SAMPLES,
@@ -46,6 +47,8 @@ from tests.support.markup_samples import (
     written,
 )
 
+SPAN = """<kml><Placemark><TimeSpan><begin>2024-05-01T08:00:00Z</begin></TimeSpan>
+<LineString><coordinates>1,2 3,4</coordinates></LineString></Placemark></kml>"""
 # Those that hold other places and times than the three of all others.
 OTHERS = ("visits.json", "run.fit", "log.nmea", "polarsteps.json")
 
@@ -124,6 +127,7 @@ def test_sentences_without_a_date_are_named(tmp_path: Path) -> None:
     ("name", "content", "reason"),
     [
         ("track.kml", KML.replace("when>", "was>"), "no times of day"),
+        ("track.kml", SPAN, "its lines tell when they begin and end"),
         ("track.kml", "<kml/>", "no placemarks with places and times"),
         ("track.kml", "<html/>", "not KML"),
         ("run.tcx", TCX.replace("Position>", "P>").replace("Degrees>", "D>"), "workout indoors"),
@@ -235,6 +239,29 @@ def test_records_of_scans_without_a_place_are_left_out(tmp_path: Path) -> None:
     assert not batch.fault.any()
     reason, _ = unreadable(sample(tmp_path, "Records.json", as_json({"locations": [scan]})))
     assert reason == "it has no positions with times"
+
+
+def test_a_visit_to_a_place_that_is_not_known_is_in_its_middle(tmp_path: Path) -> None:
+    visit = {
+        "location": {"placeId": "x"},
+        "centerLatE7": 601_699_000,
+        "centerLngE7": 249_384_000,
+        "duration": {"startTimestamp": TIMES[0], "endTimestamp": TIMES[1]},
+    }
+    history = {"timelineObjects": [{"placeVisit": visit}]}
+    batch = read(sample(tmp_path, "2024_MAY.json", as_json(history)))
+    assert batch.lat.tolist() == [60.1699, 60.1699]
+    assert batch.lon.tolist() == [24.9384, 24.9384]
+
+
+def test_a_line_may_hold_a_list_of_fixes(tmp_path: Path) -> None:
+    """As Overland sends them: a batch each time."""
+    batch_of_two = {"locations": OVERLAND["locations"][:2], "trip": {}}
+    last = {"locations": OVERLAND["locations"][2:]}
+    lines = "".join(json.dumps(one) + "\n" for one in (batch_of_two, {"event": "closed"}, last))
+    batch = read(sample(tmp_path, "lines.jsonl", lines.encode()))
+    assert batch.lat.tolist() == list(LATS)
+    assert batch.line.tolist() == [1, 1, 3]
 
 
 def test_items_that_cannot_be_read_are_marked(tmp_path: Path) -> None:

@@ -160,6 +160,9 @@ def _timeline_object(number: int, item: Item) -> Iterator[FileFix]:
 
 def _segment_ends(segment: Item) -> tuple[Place, Place]:
     place = parse_members(segment.get("location"))
+    if place == NO_PLACE:  # of a visit to a place that is not known, its middle
+        middle = {"latE7": segment.get("centerLatE7"), "lngE7": segment.get("centerLngE7")}
+        place = parse_members(middle)
     if place != NO_PLACE:
         return place, place
     begin, end = (parse_members(segment.get(name)) for name in ("startLocation", "endLocation"))

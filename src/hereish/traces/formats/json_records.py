@@ -16,7 +16,7 @@ from hereish.traces.faults import UnreadableFileError, empty_file
 from hereish.traces.formats._bytes import SourceBytes
 from hereish.traces.formats._degrees import parse_degrees
 from hereish.traces.formats._fixes import FileFix, stream_fixes
-from hereish.traces.formats._json_kinds import json_kind, record_list
+from hereish.traces.formats._json_kinds import LISTS, json_kind, record_list
 from hereish.traces.formats._json_stream import JsonFile, parse_line
 from hereish.traces.formats._places import NO_PLACE, Place, parse_members, parse_position
 from hereish.traces.formats._text import read_lines
@@ -83,9 +83,18 @@ def _line_fixes(lines: Iterator[str], columns: Columns) -> Iterator[FileFix]:
         item = parse_line(line[line.index("{") :] if "{" in line.split("\t")[-1] else line)
         if item is None and not line.rstrip().endswith("}") and "{" not in line:
             continue  # the Recorder notes other things too, as plain text
-        yield from _fixes(number, item, columns)
+        for one in _batch(item):
+            yield from _fixes(number, one, columns)
     if not any_line:
         raise empty_file(_RECORDS)
+
+
+def _batch(item: Any) -> list[Any]:
+    """The objects of a line: itself, or those of its list, such as what Overland sends at once."""
+    if isinstance(item, dict) and item.keys().isdisjoint(("_type", "geometry", *_PLACES)):
+        lists = (item.get(name) for name in LISTS)
+        return next((many for many in lists if isinstance(many, list)), [item])
+    return [item]
 
 
 def _fixes(number: int, item: Any, columns: Columns) -> Iterator[FileFix]:
