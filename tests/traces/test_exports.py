@@ -201,6 +201,9 @@ def test_a_format_that_is_only_read_is_no_output(tmp_path: Path) -> None:
     for out in ("out.fit", "folder"):
         with pytest.raises(ParameterError, match="fit is read and not written"):
             sanitize_files([source], tmp_path / out, DAILY)
+    (tmp_path / "b.tcx").write_text(TCX)
+    with pytest.raises(ParameterError, match=r"inputs are fit, tcx; .* one of gpx, geojson, csv"):
+        sanitize_files([source, tmp_path / "b.tcx"], tmp_path / "folder", DAILY)
 
 
 def test_users_are_files_and_folders_inside_archives(tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ def with_size(field: int, size: int) -> bytes:
         (lambda: with_name("C:/abcde.gpx"), "leads out of it"),
         (lambda: with_name("a\\..\\b.gpx"), "leads out of it"),
         (lambda: with_name("a\nbcdefg.gpx"), "leads out of it"),
+        (lambda: with_name("\0" * 12), "leads out of it"),  # nothing, as it ends there
         (doubled, "overlap"),
         (repeated, "several files of one name"),
         (encrypted, "encrypted"),

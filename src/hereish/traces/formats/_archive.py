@@ -76,7 +76,8 @@ def safe_members(archive: zipfile.ZipFile) -> list[Member]:
             f"it is an archive of more than {MOST_MEMBERS:,} files",
             "fewer files",
         )
-    files = [info for info in infos if not info.is_dir()]
+    # Not `is_dir`, which fails for a file without a name.
+    files = [info for info in infos if not info.filename.endswith("/")]
     if len({info.filename for info in files}) < len(files):
         raise _refused(
             "it is an archive with several files of one name",
