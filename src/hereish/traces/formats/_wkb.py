@@ -40,6 +40,11 @@ def geometry_column(metadata: Mapping[bytes, bytes], names: Sequence[str]) -> st
         raise ParameterError(
             f"its geometry is encoded as {encoding!r}; points are read, as WKB or 'point'"
         )
+    if crs is None:
+        raise ParameterError(
+            "its geometry does not say its coordinate system; if it is WGS84, say so with "
+            "GeoPandas: frame.set_crs('EPSG:4326')"
+        )
     if not _is_wgs84(crs):
         raise ParameterError(
             "its geometry is not in WGS84 longitude and latitude; convert it first, with "
