@@ -84,6 +84,14 @@ def test_a_sample_is_read_compressed(tmp_path: Path, name: str) -> None:
     assert rows_of(read(found)) == rows_of(plain)
 
 
+def test_lists_far_from_the_beginning_are_found(tmp_path: Path) -> None:
+    profile = {"userLocationProfile": {"frequentPlaces": [{"label": "HOME"}] * 2000}}
+    content = as_json({**profile, "semanticSegments": ANDROID["semanticSegments"]})
+    (tmp_path / "far.json").write_bytes(content)
+    (found,) = find_sources([str(tmp_path / "far.json")])
+    assert len(read(found)) == 2
+
+
 def test_visits_are_read_where_nothing_else_is_there(tmp_path: Path) -> None:
     """Their place when they began and when they ended."""
     batch = read(sample(tmp_path, "visits.json"))
