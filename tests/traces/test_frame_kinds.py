@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -126,6 +127,16 @@ def test_a_tally_shows_what_was_released_and_nothing_of_the_truth() -> None:
     assert one._repr_html_() == other._repr_html_()
     assert len(sanitize_frame(moved, M)) == len(out)
     assert FrameTally()._repr_html_().count("<circle") == 0
+
+
+def test_the_picture_of_a_tally_has_no_seam_at_the_date_line() -> None:
+    fiji = table().assign(
+        lat=lambda frame: [-17.0, 17.0] * 5, lng=lambda frame: [179.99, -179.99] * 5
+    )
+    tally = FrameTally()
+    sanitize_frame(fiji, M, tally=tally)
+    across = [float(x) for x in re.findall(r"cx='([\d.]+)'", tally._repr_html_())]
+    assert max(across) - min(across) < 20
 
 
 def streams(frame: Any) -> dict[str, Any]:
