@@ -211,6 +211,16 @@ def test_points_of_a_kml_are_read_where_there_is_no_track(tmp_path: Path) -> Non
         assert set(faults(batch)) == {Fault.NONE}
 
 
+def test_the_time_of_a_view_is_not_that_of_a_place(tmp_path: Path) -> None:
+    """Google Earth keeps from when the picture was that somebody looked at."""
+    view = f"<LookAt><gx:TimeStamp><when>{TIMES[0]}</when></gx:TimeStamp></LookAt>"
+    stamp = f"<TimeStamp><when>{TIMES[1].replace('T', ' ')}</when></TimeStamp>"
+    point = "<Point><coordinates>24.9,60.1</coordinates></Point>"
+    marks = [f"<Placemark>{time}{point}</Placemark>" for time in (view, view + stamp)]
+    batch = read(sample(tmp_path, "track.kml", f"<kml>{''.join(marks)}</kml>".encode()))
+    assert batch.at_us.tolist() == [UNIX[1] * 1_000_000]
+
+
 def test_a_prefix_that_is_not_declared_is_passed_over(tmp_path: Path) -> None:
     text = KML.replace(' xmlns:gx="http://www.google.com/kml/ext/2.2"', "")
     assert text != KML

@@ -29,7 +29,7 @@ from hereish.traces.table import RowBatch
 
 _TEXTS = frozenset({"name", "when", "coord", "coordinates", "begin", "end", "value"})
 # KML allows years and months as times, which say nothing of when somebody was there.
-_WITH_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d.*", re.ASCII)
+_WITH_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*", re.ASCII)
 
 
 def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
@@ -162,14 +162,15 @@ class _PlacemarkReader:
             self.guarantee = GuaranteeMetadata.from_json(text)
 
     def _add_to_placemark(self, placemark: _Placemark, name: str, text: str) -> None:
-        above = self._parser.path[-2]
+        *_, outer, above, _ = self._parser.path
+        own = outer == "Placemark"  # and not of a view at it, which has a time of its own
         if name == "name" and above == "Placemark":
             placemark.name = text
-        elif name == "when" and above == "TimeStamp":
+        elif name == "when" and above == "TimeStamp" and own:
             placemark.when = text
-        elif above == "TimeSpan" and name == "begin":
+        elif above == "TimeSpan" and name == "begin" and own:
             placemark.begin = text
-        elif above == "TimeSpan" and name == "end":
+        elif above == "TimeSpan" and name == "end" and own:
             placemark.end = text
         elif name == "coordinates" and above == "Point":
             placemark.point = (self._parser.line, text)
