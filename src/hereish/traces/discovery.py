@@ -13,7 +13,8 @@ from hereish.errors import ParameterError
 from hereish.traces.exports import choose_files, without_marked_places
 from hereish.traces.faults import UnreadableFileError
 from hereish.traces.formats import delimited
-from hereish.traces.formats._archive import DAMAGE, list_members
+from hereish.traces.formats._archive import list_members
+from hereish.traces.formats._bytes import SourceBytes
 from hereish.traces.formats._encodings import utf8_head
 from hereish.traces.formats._json_kinds import HEAD_BYTES
 from hereish.traces.formats._sidecar import is_sidecar
@@ -213,9 +214,9 @@ def _walk(folder: Path) -> Iterator[Path]:
 def _read_head(source: Source) -> bytes:
     """The first bytes of a file; none if they cannot be read, which its reader will say."""
     try:
-        with source.open() as file:
+        with SourceBytes(source) as file:
             return utf8_head(file.read(HEAD_BYTES))
-    except (OSError, *DAMAGE, UnreadableFileError):
+    except (OSError, UnreadableFileError):
         return b""
 
 

@@ -16,7 +16,6 @@ from hereish.traces.columns import Columns
 from hereish.traces.discovery import find_inputs, find_sources
 from hereish.traces.faults import UnreadableFileError
 from hereish.traces.formats import _archive
-from hereish.traces.formats._lookalikes import hint_at_content
 from tests.support.history_samples import KML, SAMPLES, sample, zipped
 from tests.support.markup_samples import GPX, batches, read, unreadable
 
@@ -110,13 +109,6 @@ def bomb() -> bytes:
     return zipped({"a.gpx": b"<gpx>" + b" " * (8 << 20)})
 
 
-def with_size(field: int, size: int) -> bytes:
-    """With another size in the directory: packed (20) or unpacked (24)."""
-    data = zipped({"a.gpx": GPX_BYTES})
-    at = data.index(b"PK\1\2") + field
-    return data[:at] + struct.pack("<I", size) + data[at + 4 :]
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -125,12 +117,10 @@ def with_size(field: int, size: int) -> bytes:
         (lambda: with_name("C:/abcde.gpx"), "leads out of it"),
         (lambda: with_name("a\\..\\b.gpx"), "leads out of it"),
         (lambda: with_name("a\nbcdefg.gpx"), "leads out of it"),
-        (lambda: with_name("\0" * 12), "leads out of it"),  # nothing, as it ends there
         (doubled, "overlap"),
         (repeated, "several files of one name"),
         (encrypted, "encrypted"),
         (bomb, "more than 250 times"),
-        (lambda: with_size(20, 1 << 30), "a damaged one"),  # with which any ratio would be fine
         (lambda: b"PK\3\4", "not a zip archive"),
         (lambda: b"", "not a zip archive"),
         (lambda: zipped({"in.zip": bomb()}), "more than 250 times"),
@@ -172,29 +162,6 @@ def test_a_member_whose_checksum_is_wrong_is_unreadable(tmp_path: Path) -> None:
     (source,) = find_sources([saved(tmp_path / "all.zip", data)])
     with pytest.raises(UnreadableFileError, match="damaged inside its archive"):
         batches(source)
-
-
-@pytest.mark.parametrize("name", ["a.gpx", "Records.json"])
-@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_a_member_whose_packed_bytes_are_damaged_is_unreadable(
-    tmp_path: Path, name: str, method: int
-) -> None:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", method) as archive:
-        archive.writestr(name, GPX_BYTES if name == "a.gpx" else SAMPLES[name][0])
-    data = bytearray(out.getvalue())
-    data[60:68] = b"\xff" * 8
-    (source,) = find_sources([saved(tmp_path / "all.zip", bytes(data))])
-    with pytest.raises(UnreadableFileError, match="damaged inside its archive"):
-        batches(source)
-    assert hint_at_content(source) == ""
-
-
-def test_a_member_that_is_longer_than_the_archive_says_is_unreadable(tmp_path: Path) -> None:
-    (source,) = find_sources([saved(tmp_path / "all.zip", with_size(24, 10))])
-    with pytest.raises(UnreadableFileError, match="damaged inside its archive"):
-        batches(source)
-    assert hint_at_content(source) == ""
 
 
 def test_a_gzip_bomb_is_refused(tmp_path: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hereish.errors import HereishError, ParameterError
 from hereish.traces.columns import Columns
-from hereish.traces.discovery import find_sources
 from tests.support.history_samples import BINARY, SAMPLES, TIMES, as_json, sample
 from tests.support.markup_samples import LATS, LONS, SECRET_DIGITS, read_until_broken
 from tests.traces.formats.test_fuzz_markup import damaged
@@ -39,31 +35,6 @@ def test_damaged_files_are_read_or_refused(
 
     check()
     assert min(ends.values()) >= 2, ends  # both ways were tried
-
-
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_damaged_archives_are_read_or_refused(tmp_path: Path, method: int) -> None:
-    """Every byte of an archive, also of its directory, with other values."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", method) as archive:
-        for name in ("lines.jsonl", "Records.json"):
-            archive.writestr(name, SAMPLES[name][0])
-    content = out.getvalue()
-    ends = {"read": 0, "refused": 0}
-    for at in range(len(content)):
-        for change in (0x01, 0xFF) if at % 5 == 0 else (content[at],):  # which makes it zero
-            path = tmp_path / f"{at}-{change}.zip"  # the last one that was opened is remembered
-            path.write_bytes(content[:at] + bytes([content[at] ^ change]) + content[at + 1 :])
-            problems: list[HereishError | None]
-            try:
-                problems = [read_until_broken(source)[1] for source in find_sources([str(path)])]
-            except ParameterError as error:
-                problems = [error]
-            ends["refused" if any(problems) else "read"] += 1
-    assert min(ends.values()) >= 2, ends
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name not in LINES])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from hereish.traces.faults import UnreadableFileError
-from hereish.traces.formats._archive import DAMAGE
+from hereish.traces.formats._bytes import SourceBytes
 from hereish.traces.formats.base import Source
 
 _HEAD_BYTES = 16
@@ -24,9 +24,9 @@ _BEGINS: tuple[tuple[bytes, str, tuple[str, ...], str], ...] = (
 def hint_at_content(source: Source) -> str:
     """What a file is that is not of its format, and what to do; empty if that is not known."""
     head = b""
-    with contextlib.suppress(OSError, *DAMAGE, UnreadableFileError):
+    with contextlib.suppress(OSError, UnreadableFileError):
         if source.path is not None:  # standard input cannot be read again
-            with source.open() as file:
+            with SourceBytes(source) as file:
                 head = file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
     for begin, kind, forms, remedy in _BEGINS:
         if head.startswith(begin) and source.format.name not in forms:
