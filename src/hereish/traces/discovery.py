@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
 from hereish.errors import ParameterError
-from hereish.traces.exports import choose_files, without_marked_places
+from hereish.traces.exports import choose_files, split_marked_places
 from hereish.traces.faults import UnreadableFileError
 from hereish.traces.formats import delimited
 from hereish.traces.formats._archive import list_members
@@ -108,11 +108,9 @@ class _Search:
                 yield from self.expand(match)
 
     def _narrow(self, found: Iterator[Source]) -> list[Source]:
-        sources = list(found)
-        kept = without_marked_places(sources)
-        for source in sources:
-            if source not in kept:
-                self._ignore(source.below)
+        kept, others = split_marked_places(list(found))
+        for source in others:
+            self._ignore(source.below)
         return kept
 
     def _search_folder(self, folder: Path) -> Iterator[Source]:

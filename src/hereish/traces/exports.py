@@ -71,24 +71,23 @@ def _choose_below(root: PurePosixPath, export: _Export) -> Chooser:
     return chosen
 
 
-def without_marked_places(sources: Sequence[Source]) -> list[Source]:
-    """Of files that were found, all but places of a Takeout that somebody saved or labeled.
+def split_marked_places(sources: Sequence[Source]) -> tuple[list[Source], list[Source]]:
+    """The files that were found but places of a Takeout that somebody saved or labeled, and those.
 
     Those have the times when they were saved, and are not where somebody was.
     """
-    inside = [source for source in sources if source.location and _TAKEOUT in source.location.parts]
-    if not inside:
-        return list(sources)
-    forms = {source.format.name for source in inside}
+    inside = [bool(source.location and _TAKEOUT in source.location.parts) for source in sources]
+    forms = {source.format.name for source, here in zip(sources, inside, strict=True) if here}
     first = next((form for form in _TAKEOUT_FORMATS if form in forms), None)
-    kept = [
-        source
-        for source in sources
-        if source not in inside or source.format.name == (first or source.format.name) != "geojson"
-    ]
-    if not kept:
+    kept: list[Source] = []
+    others: list[Source] = []
+    for source, here in zip(sources, inside, strict=True):
+        form = source.format.name
+        marked = form == "geojson" if first is None else form != first
+        (others if here and marked else kept).append(source)
+    if others and not kept:
         raise ParameterError(
             "this Takeout of Google has no location history: since 2024 the phone keeps it, so "
             "export the Timeline there (in the settings: Location, Timeline)"
         )
-    return kept
+    return kept, others
