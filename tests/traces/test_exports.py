@@ -24,7 +24,7 @@ from tests.support.history_samples import (
     fit,
     zipped,
 )
-from tests.support.markup_samples import GPX
+from tests.support.markup_samples import GPX, POINTS
 
 DAILY = hereish.fixed_utility(hereish.Privacy(math.log(10), 100), 3000, window=hereish.Day("UTC"))
 INDOORS = fit(places=())
@@ -53,7 +53,13 @@ TAKEOUT = {
         SEMANTIC
     ),
     "Takeout/archive_browser.html": b"<html/>",
+    "Takeout/Location History (Timeline)/Tombstones.csv": b"Timestamp,Why\n1,2\n",
+    "Takeout/Fit/Activities/walk.tcx": TCX.encode(),
+    # Places that somebody saved, at the time when they were, and labels without a time.
+    "Takeout/Maps (your places)/Saved Places.json": POINTS.replace('"time"', '"date"').encode(),
+    "Takeout/Maps/Labeled places.json": POINTS.replace('"time"', '"name"').encode(),
 }
+HISTORY = [name for name in TAKEOUT if name.endswith(("Records.json", "MAY.json"))]
 DAWARICHS = {
     "data.json": as_json(DAWARICH),
     "files/import_1.gpx": GPX.encode(),
@@ -71,7 +77,7 @@ DAWARICH_LINES = {
     [
         (STRAVA, [name for name in STRAVA if name.startswith("activities/")], 4),
         (GARMIN, ["a@b.c_1.fit", "a@b.c_2.fit"], 3),
-        (TAKEOUT, [name for name in TAKEOUT if "Location H" in name and "Settings" not in name], 2),
+        (TAKEOUT, HISTORY, 6),
         (DAWARICHS, ["data.json"], 1),
         (DAWARICH_LINES, ["export/points/2024/2024-05.jsonl"], 3),
     ],
@@ -94,6 +100,23 @@ def test_of_an_export_the_files_of_positions_are_read(
     ]
     assert sorted(names) == sorted(read)
     assert sum(found.ignored.values()) == ignored
+
+
+def test_a_takeout_without_a_history_has_workouts_or_says_where_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "takeout.zip"
+    rest = {name: content for name, content in TAKEOUT.items() if name not in HISTORY}
+    path.write_bytes(zipped(rest))
+    assert [source.format.name for source in find_sources([str(path)])] == ["tcx"]
+    path.write_bytes(zipped({name: rest[name] for name in rest if "Fit" not in name}))
+    with pytest.raises(ParameterError, match="since 2024 the phone keeps it"):
+        find_sources([str(path)])
+
+
+def test_a_file_of_a_takeout_that_is_named_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "Takeout" / "Saved Places.json"
+    path.parent.mkdir()
+    path.write_text(POINTS)
+    assert [source.path for source in find_sources([str(path)])] == [path]
 
 
 def test_any_other_folder_is_read_whole() -> None:
@@ -178,6 +201,9 @@ def test_a_format_that_is_only_read_is_no_output(tmp_path: Path) -> None:
     for out in ("out.fit", "folder"):
         with pytest.raises(ParameterError, match="fit is read and not written"):
             sanitize_files([source], tmp_path / out, DAILY)
+    (tmp_path / "b.tcx").write_text(TCX)
+    with pytest.raises(ParameterError, match=r"inputs are fit, tcx; .* one of gpx, geojson, csv"):
+        sanitize_files([source, tmp_path / "b.tcx"], tmp_path / "folder", DAILY)
 
 
 def test_users_are_files_and_folders_inside_archives(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -51,6 +53,10 @@ def test_the_times_may_be_the_index() -> None:
     assert list(out.columns) == ["uid", "datetime", "lat", "lng", "kind", "cost"]
     assert out.equals(sanitize_frame(table(), M, draws=KEY))
     assert list(sanitize_frame(by_time.rename_axis(None), M).columns)[1] == "time"
+    for name in ("when", "date"):
+        assert list(sanitize_frame(by_time.rename_axis(name), M).columns)[1] == name
+    with pytest.raises(ParameterError, match="no column is called time"):
+        sanitize_frame(table().rename(columns={"datetime": "when"}).set_index("lat"), M)
 
 
 def test_users_and_times_may_be_levels_of_the_index() -> None:
@@ -65,6 +71,12 @@ def test_errors_name_arguments_and_no_options() -> None:
     with pytest.raises(ParameterError, match=r"give time=, one of 'uid', 'lat', 'lng'") as wrong:
         sanitize_frame(table().drop(columns="datetime"), M)
     assert "--" not in str(wrong.value)
+    with pytest.raises(ParameterError, match="give lat='y', lon='x'"):
+        sanitize_frame(table().rename(columns={"lat": "y", "lng": "x"}), M)
+    column: Any
+    for column in (table()["lat"], pl.Series([1.0])):
+        with pytest.raises(ParameterError, match=r"frame must be a pandas, .* found Series"):
+            sanitize_frame(column, M)
     every: Any = "10min"
     with pytest.raises(ParameterError, match=r"every must be a timedelta, .* found str"):
         sanitize_frame(table(), M, every=every)
@@ -117,6 +129,16 @@ def test_a_tally_shows_what_was_released_and_nothing_of_the_truth() -> None:
     assert FrameTally()._repr_html_().count("<circle") == 0
 
 
+def test_the_picture_of_a_tally_has_no_seam_at_the_date_line() -> None:
+    fiji = table().assign(
+        lat=lambda frame: [-17.0, 17.0] * 5, lng=lambda frame: [179.99, -179.99] * 5
+    )
+    tally = FrameTally()
+    sanitize_frame(fiji, M, tally=tally)
+    across = [float(x) for x in re.findall(r"cx='([\d.]+)'", tally._repr_html_())]
+    assert max(across) - min(across) < 20
+
+
 def streams(frame: Any) -> dict[str, Any]:
     in_order = pa.Table.from_pandas(frame.sort_values(["uid", "datetime"]), preserve_index=False)
     return {
@@ -160,6 +182,14 @@ def test_a_stream_has_one_seed_and_one_budget() -> None:
         for _ in range(1)
     ]
     assert math.fsum(spent[0].to_pylist()) <= 2 * PRIVACY.eps_per_m * (1 + 1e-9)
+
+
+def test_a_stream_without_arrow_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    streams: Any = (pl.from_pandas(table()).lazy(), duckdb.sql("SELECT 1 AS lat"))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for stream in streams:
+        with pytest.raises(ParameterError, match=r"pip install 'hereish\[parquet\]'"):
+            sanitize_frame(stream, M)
 
 
 def test_a_reader_that_is_not_sorted_is_refused() -> None:

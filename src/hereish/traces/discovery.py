@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from hereish.errors import ParameterError
 from hereish.traces.columns import Columns
-from hereish.traces.exports import choose_files
+from hereish.traces.exports import choose_files, split_marked_places
 from hereish.traces.faults import UnreadableFileError, closed_file
 from hereish.traces.formats import delimited
 from hereish.traces.formats._archive import Member, list_members
@@ -119,9 +119,9 @@ class _Search:
             return
         path = Path(name)
         if path.is_dir():
-            yield from self._search_folder(path)
+            yield from self._narrow(self._search_folder(path))
         elif path.exists() and _is_archive(path):
-            yield from self._search_archive(path, Path(path.stem), must_have=True)
+            yield from self._narrow(self._search_archive(path, Path(path.stem), must_have=True))
         elif path.exists():
             yield Source(path, self._form or _recognize(path), Path(path.name))
         else:
@@ -130,6 +130,12 @@ class _Search:
                 raise ParameterError(f"there is no file or folder {name}")
             for match in matches:
                 yield from self.expand(match)
+
+    def _narrow(self, found: Iterator[Source]) -> list[Source]:
+        kept, others = split_marked_places(list(found))
+        for source in others:
+            self._ignore(source.below)
+        return kept
 
     def _search_folder(self, folder: Path) -> Iterator[Source]:
         empty = True

@@ -6,9 +6,12 @@ planned. Whatever is not chosen here is counted with the files that are not read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath, PurePosixPath
+
+from hereish.errors import ParameterError
+from hereish.traces.formats.base import Source
 
 Chooser = Callable[[PurePath], bool]
 _ACTIVITY_ENDINGS = (".fit", ".tcx", ".gpx", ".fit.gz", ".tcx.gz", ".gpx.gz", ".zip")
@@ -41,6 +44,10 @@ _EXPORTS = (
     _Export(("data.json", "files"), _dawarich_points),  # and before
 )
 
+# Google's Takeout has other things beside: its folders are named in the language of the user.
+_TAKEOUT = "Takeout"
+_TAKEOUT_FORMATS = ("google", "tcx")  # the first that is there: workouts are in the history, too
+
 
 def choose_files(names: Collection[PurePath]) -> Chooser:
     """Which files of a folder or an archive are read, by all of their paths in it."""
@@ -62,3 +69,25 @@ def _choose_below(root: PurePosixPath, export: _Export) -> Chooser:
         return plain.is_relative_to(root) and export.chosen(plain.relative_to(root))
 
     return chosen
+
+
+def split_marked_places(sources: Sequence[Source]) -> tuple[list[Source], list[Source]]:
+    """The files that were found but places of a Takeout that somebody saved or labeled, and those.
+
+    Those have the times when they were saved, and are not where somebody was.
+    """
+    inside = [bool(source.location and _TAKEOUT in source.location.parts) for source in sources]
+    forms = {source.format.name for source, here in zip(sources, inside, strict=True) if here}
+    first = next((form for form in _TAKEOUT_FORMATS if form in forms), None)
+    kept: list[Source] = []
+    others: list[Source] = []
+    for source, here in zip(sources, inside, strict=True):
+        form = source.format.name
+        marked = form == "geojson" if first is None else form != first
+        (others if here and marked else kept).append(source)
+    if others and not kept:
+        raise ParameterError(
+            "this Takeout of Google has no location history: since 2024 the phone keeps it, so "
+            "export the Timeline there (in the settings: Location, Timeline)"
+        )
+    return kept, others

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hereish.errors import ParameterError
 from hereish.traces.columns import Columns
 
 
-def with_index_columns(frame: Any, columns: Columns) -> Any:
+def with_index_columns(frame: Any, columns: Columns) -> tuple[Any, Columns]:
     """A pandas frame with its index as columns, if that has what no column has; others as given.
 
-    Of an index of several levels, such as user and time, each that has a name.
+    Of an index of several levels, such as user and time, each that has a name. An index of times
+    is that of the rows, whatever its name, where no column is called so: the columns name it then.
     """
     index = getattr(frame, "index", None)
     if index is None or not hasattr(frame, "reset_index"):
-        return frame
+        return frame, columns
     _check_names(frame)
     if type(index).__name__ == "MultiIndex":
         levels = [name for name in index.names if isinstance(name, str)]
-        return frame.reset_index([name for name in levels if name not in frame.columns])
-    name = index.name
-    if name is None and type(index).__name__ == "DatetimeIndex":
+        return frame.reset_index([name for name in levels if name not in frame.columns]), columns
+    name, of_times = index.name, type(index).__name__ == "DatetimeIndex"
+    if name is None and of_times:
         name = "time"
     if not isinstance(name, str) or name in frame.columns or not _is_wanted(name, frame, columns):
-        return frame
-    return frame.rename_axis(index=name).reset_index()
+        return frame, columns
+    if of_times and name not in (columns.user, columns.lat, columns.lon, *columns.keep):
+        columns = replace(columns, time=columns.time or name)
+    return frame.rename_axis(index=name).reset_index(), columns
 
 
 def _is_wanted(name: str, frame: Any, columns: Columns) -> bool:

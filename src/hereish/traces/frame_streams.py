@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hereish.errors import PointError
+from hereish.traces.formats.base import optional_dependency
 from hereish.traces.names import canonical_name
 
 BATCH_ROWS = 1 << 17
@@ -59,7 +60,11 @@ def open_stream(frame: Any) -> FrameStream | None:
         "_duckdb.DuckDBPyRelation": _Relation,
     }
     stream = streams.get(name)
-    return None if stream is None else stream(frame)
+    if stream is None:
+        return None
+    with optional_dependency("a table that is streamed", "parquet"):
+        import pyarrow  # noqa: F401  # batches are Arrow's, whatever they come from
+    return stream(frame)
 
 
 class _Lazy(FrameStream):

@@ -74,6 +74,7 @@ class FrameTally:
         if not self._dots:
             return ""
         lon, lat = np.array([dot[:2] for dot in self._dots]).T
+        lon = (lon - lon[0] + 180.0) % 360.0  # those on both sides of the date line are neighbours
         # Degrees of longitude are shorter than those of latitude by this.
         x = (lon - lon.mean()) * np.cos(np.radians(lat.mean()))
         y = lat - lat.mean()

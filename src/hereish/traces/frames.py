@@ -136,7 +136,9 @@ def sanitize_frame(
 def _sanitize_whole(
     frame: Any, columns: Columns, mechanism: PredictiveMechanism, about: tuple[Any, ...]
 ) -> Any:
-    frame = with_index_columns(frame, columns)
+    if not hasattr(frame, "columns"):
+        raise _no_frame(frame)
+    frame, columns = with_index_columns(frame, columns)
     geo = _is_geo(frame)
     required = ("time",) if geo else ("time", "lat", "lon")
     table = None if geo else _table(frame)
@@ -155,7 +157,8 @@ def _find_columns(
     try:
         return columns.find_all(available, required)
     except ParameterError as error:
-        problem = re.sub(r"--([a-z]+)", r"\1=", str(error))
+        problem = re.sub(r"--lat (\S+) --lon (\S+)", r"lat='\1', lon='\2'", str(error))
+        problem = re.sub(r"--([a-z]+)", r"\1=", problem)
     raise ParameterError(problem)
 
 
@@ -252,13 +255,17 @@ def _table(frame: Any) -> Any:
     try:
         return nw.from_native(frame, eager_only=True)
     except TypeError:
-        points = "; give its to_point_gdf()" if hasattr(frame, "to_point_gdf") else ""
-        raise ParameterError(
-            "frame must be a pandas, GeoPandas or polars frame, an Arrow table or reader, or a "
-            f"DuckDB relation, found {type(frame).__name__}{points}"
-        ) from None
+        raise _no_frame(frame) from None
     except (nw.exceptions.NarwhalsError, ValueError):
         raise ParameterError("columns of a frame must have different names") from None
+
+
+def _no_frame(found: Any) -> ParameterError:
+    points = "; give its to_point_gdf()" if hasattr(found, "to_point_gdf") else ""
+    return ParameterError(
+        "frame must be a pandas, GeoPandas or polars frame, an Arrow table or reader, or a "
+        f"DuckDB relation, found {type(found).__name__}{points}"
+    )
 
 
 def _check_columns(table: Any, wanted: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,14 @@ class GuaranteeMetadata:
             second = (self.second.statement, self.second.level, self.second.delta)
             settings |= dict(zip(_OF_SECOND, second, strict=True))
         return settings
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> GuaranteeMetadata | None:
+        """The same as `from_dict` of a text that a file holds, whatever it is."""
+        try:
+            return cls.from_dict(json.loads(text))
+        except (ValueError, TypeError, RecursionError):
+            return None
 
     @classmethod
     def from_dict(cls, settings: object) -> GuaranteeMetadata | None:

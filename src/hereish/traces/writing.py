@@ -113,7 +113,8 @@ def _common_format(sources: list[Source]) -> Format:
     formats = {source.format.name for source in sources}
     if len(formats) > 1:
         raise ParameterError(
-            f"the inputs are {', '.join(sorted(formats))}; choose one for the folder with --to"
+            f"the inputs are {', '.join(sorted(formats))}; choose a format for the folder with "
+            f"--to, one of {', '.join(WRITTEN_NAMES)}"
         )
     if sources[0].format.open_writer is None:
         raise ParameterError(

@@ -121,6 +121,15 @@ def test_each_point_has_the_time_of_its_own_property(tmp_path: Path) -> None:
     assert named.passed_over == "2 points without a time"
 
 
+def test_features_without_a_place_are_passed_over(tmp_path: Path) -> None:
+    nowhere = feature(None, {"time": AT[1]})
+    (batch,) = batches(source(tmp_path, "a.geojson", collection(nowhere, point(0, time=AT[0]))))
+    assert not batch.fault.any()
+    assert (len(batch), batch.passed_over) == (1, "1 feature without a place")
+    reason, _ = unreadable(source(tmp_path, "b.geojson", collection(nowhere)))
+    assert reason == "it has no points"
+
+
 def test_markers_routes_and_areas_beside_points_with_times_are_passed_over(tmp_path: Path) -> None:
     """They say nothing of when somebody was there, by the names of their properties alone."""
     area = {"type": "Polygon", "coordinates": [[[1, 2], [3, 4], [5, 6]]]}
@@ -195,7 +204,7 @@ def test_a_place_that_cannot_be_used_is_marked(
         3,
         [],
         {"type": "Point", "coordinates": [1, 2]},
-        feature(None, {"time": AT[0]}),
+        {"type": "Feature", "properties": {"time": AT[0]}},
         feature([], {"time": AT[0]}),
         feature({"type": "Polygon", "coordinates": [[[1, 2], [3, 4], [5, 6]]]}, {"time": AT[0]}),
         feature({"type": ["Point"], "coordinates": [1, 2]}, {"time": AT[0]}),
@@ -211,7 +220,7 @@ def test_a_feature_that_is_none_is_marked(tmp_path: Path, wrong: Any) -> None:
 
 @pytest.mark.parametrize("time", [None, True, "soon", [], {}, 10**400, float("nan")])
 def test_a_time_that_is_none_is_marked(tmp_path: Path, time: Any) -> None:
-    content = collection(point(0, time=AT[0]), point(0, time=time), feature(None, None))
+    content = collection(point(0, time=AT[0]), point(0, time=time), feature([], None))
     batch = read(source(tmp_path, "a.geojson", content))
     assert faults(batch) == [Fault.NONE, Fault.TIME, Fault.LINE]
 

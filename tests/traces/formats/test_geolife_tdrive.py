@@ -180,6 +180,7 @@ def test_the_folders_of_geolife_tell_the_user(
         (HEADER, "no points", None),
         (HEADER[:40], "no points", None),
         (POINT * 9, "no GeoLife file", 1),
+        ("OziExplorer Track Point File Version 2.1\nWGS 84\n", "track of OziExplorer", 1),
         (HEADER.encode("utf-16") + b"x", "UTF-16", None),
         ((HEADER + POINT).encode() + b"\xff\0", "UTF-8", 8),
     ],

@@ -20,6 +20,8 @@ from tests.support.history_samples import (
     BINARY,
     KML,
     NMEA_PLACES,
+    OVERLAND,
+    REC,
     RECORDS,
     ROWS,
     SAMPLES,
@@ -46,6 +48,8 @@ from tests.support.markup_samples import (
     written,
 )
 
+SPAN = """<kml><Placemark><TimeSpan><begin>2024-05-01T08:00:00Z</begin></TimeSpan>
+<LineString><coordinates>1,2 3,4</coordinates></LineString></Placemark></kml>"""
 # Those that hold other places and times than the three of all others.
 OTHERS = ("visits.json", "run.fit", "log.nmea", "polarsteps.json")
 
@@ -79,6 +83,14 @@ def test_a_sample_is_read_compressed(tmp_path: Path, name: str) -> None:
     packed.write_bytes(gzip.compress(SAMPLES[name][0]))
     (found,) = find_sources([str(packed)])
     assert rows_of(read(found)) == rows_of(plain)
+
+
+def test_lists_far_from_the_beginning_are_found(tmp_path: Path) -> None:
+    profile = {"userLocationProfile": {"frequentPlaces": [{"label": "HOME"}] * 2000}}
+    content = as_json({**profile, "semanticSegments": ANDROID["semanticSegments"]})
+    (tmp_path / "far.json").write_bytes(content)
+    (found,) = find_sources([str(tmp_path / "far.json")])
+    assert len(read(found)) == 2
 
 
 def test_visits_are_read_where_nothing_else_is_there(tmp_path: Path) -> None:
@@ -124,6 +136,7 @@ def test_sentences_without_a_date_are_named(tmp_path: Path) -> None:
     ("name", "content", "reason"),
     [
         ("track.kml", KML.replace("when>", "was>"), "no times of day"),
+        ("track.kml", SPAN, "its lines tell when they begin and end"),
         ("track.kml", "<kml/>", "no placemarks with places and times"),
         ("track.kml", "<html/>", "not KML"),
         ("run.tcx", TCX.replace("Position>", "P>").replace("Degrees>", "D>"), "workout indoors"),
@@ -138,6 +151,8 @@ def test_sentences_without_a_date_are_named(tmp_path: Path) -> None:
         ("Records.json", b" ", "empty"),
         ("Records.json", b"\xff\xfe{", "UTF-16"),
         ("lines.jsonl", b"\n", "empty"),
+        ("2024-05.rec", REC.replace('"location"', '"encrypted"'), "messages are encrypted"),
+        ("2024-05.rec", REC.replace('"location"', '"card"'), "no positions with times"),
         ("moving.json", b'{"type": "Feature", "temporalGeometry": {}}', "no moving points"),
         ("ours.gpkg", b"SQLite format 3\0", "not a GeoPackage"),
         ("track.kmz", b"PK\3\4", "not a zip archive"),
@@ -199,6 +214,16 @@ def test_points_of_a_kml_are_read_where_there_is_no_track(tmp_path: Path) -> Non
         assert set(faults(batch)) == {Fault.NONE}
 
 
+def test_the_time_of_a_view_is_not_that_of_a_place(tmp_path: Path) -> None:
+    """Google Earth keeps from when the picture was that somebody looked at."""
+    view = f"<LookAt><gx:TimeStamp><when>{TIMES[0]}</when></gx:TimeStamp></LookAt>"
+    stamp = f"<TimeStamp><when>{TIMES[1].replace('T', ' ')}</when></TimeStamp>"
+    point = "<Point><coordinates>24.9,60.1</coordinates></Point>"
+    marks = [f"<Placemark>{time}{point}</Placemark>" for time in (view, view + stamp)]
+    batch = read(sample(tmp_path, "track.kml", f"<kml>{''.join(marks)}</kml>".encode()))
+    assert batch.at_us.tolist() == [UNIX[1] * 1_000_000]
+
+
 def test_a_prefix_that_is_not_declared_is_passed_over(tmp_path: Path) -> None:
     text = KML.replace(' xmlns:gx="http://www.google.com/kml/ext/2.2"', "")
     assert text != KML
@@ -235,6 +260,29 @@ def test_records_of_scans_without_a_place_are_left_out(tmp_path: Path) -> None:
     assert not batch.fault.any()
     reason, _ = unreadable(sample(tmp_path, "Records.json", as_json({"locations": [scan]})))
     assert reason == "it has no positions with times"
+
+
+def test_a_visit_to_a_place_that_is_not_known_is_in_its_middle(tmp_path: Path) -> None:
+    visit = {
+        "location": {"placeId": "x"},
+        "centerLatE7": 601_699_000,
+        "centerLngE7": 249_384_000,
+        "duration": {"startTimestamp": TIMES[0], "endTimestamp": TIMES[1]},
+    }
+    history = {"timelineObjects": [{"placeVisit": visit}]}
+    batch = read(sample(tmp_path, "2024_MAY.json", as_json(history)))
+    assert batch.lat.tolist() == [60.1699, 60.1699]
+    assert batch.lon.tolist() == [24.9384, 24.9384]
+
+
+def test_a_line_may_hold_a_list_of_fixes(tmp_path: Path) -> None:
+    """As Overland sends them: a batch each time."""
+    batch_of_two = {"locations": OVERLAND["locations"][:2], "trip": {}}
+    last = {"locations": OVERLAND["locations"][2:]}
+    lines = "".join(json.dumps(one) + "\n" for one in (batch_of_two, {"event": "closed"}, last))
+    batch = read(sample(tmp_path, "lines.jsonl", lines.encode()))
+    assert batch.lat.tolist() == list(LATS)
+    assert batch.line.tolist() == [1, 1, 3]
 
 
 def test_items_that_cannot_be_read_are_marked(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hereish.errors import ParameterError
 from hereish.traces.columns import Columns
+from hereish.traces.formats._parquet_reader import read_guarantee
 from hereish.traces.formats.base import Source
 from hereish.traces.formats.registry import FORMATS
 from tests.support.history_samples import ANDROID, RECORDS, SAMPLES, as_json, sample
@@ -50,6 +52,38 @@ def test_ordinary_nesting_is_read(tmp_path: Path) -> None:
     assert sum(map(len, found)) == 5002
 
 
+@pytest.mark.parametrize("part", [b"x", b'\\"', b"[", b"\\", b"1"])
+def test_a_text_or_a_number_without_end_is_refused(tmp_path: Path, part: bytes) -> None:
+    """The parser would look at it from its beginning for each block: for hours."""
+    begin = b'{"locations":[{"latitudeE7":1,"longitudeE7":' + (b"" if part == b"1" else b'"')
+    content = begin + part * (6 << 20)
+    reason, _ = unreadable(sample(tmp_path, "Records.json", content))
+    assert reason == "a text or a number in it is far too long"
+
+
+def test_long_texts_and_many_numbers_are_read(tmp_path: Path) -> None:
+    note = {"note": "x" * (3 << 20), "path": [1] * (3 << 20)}
+    (batch,) = batches(sample(tmp_path, "Records.json", json.dumps({**RECORDS, **note}).encode()))
+    assert len(batch) == 3
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"geo": '{"columns":' * 100_000}, {"hereish.promise": "[" * 100_000}]
+)
+def test_metadata_that_are_nested_without_end_are_none(
+    tmp_path: Path, metadata: dict[str, str]
+) -> None:
+    path = tmp_path / "in.parquet"
+    at = pa.array([0], pa.timestamp("us", "UTC"))
+    table = pa.table({"time": at, "lat": [60.0], "lon": [24.0]})
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+    source = Source(path, FORMATS["parquet"], Path(path.name))
+    assert read_guarantee(source) is None
+    if "geo" in metadata:
+        with pytest.raises(ParameterError, match="GeoParquet metadata cannot be read"):
+            batches(source)
+
+
 def _endless_contents(database: sqlite3.Connection) -> None:
     database.execute("ALTER TABLE gpkg_contents RENAME TO other")
     select = "SELECT x AS table_name, 'features' AS data_type FROM r"
@@ -77,9 +111,14 @@ def _virtual_points(database: sqlite3.Connection) -> None:
     database.execute("INSERT INTO reports VALUES ('2024-05-05T09:00:00Z', 'x')")
 
 
+def _huge_point(database: sqlite3.Connection) -> None:
+    database.execute("UPDATE reports SET geom = zeroblob(100000000)")
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
+        (_huge_point, "it is damaged before its first row is read"),
         (_endless_contents, "it is not a GeoPackage, or a damaged one"),
         (_endless_points, "it has no table of points"),
         (_computed_points, "it is not a GeoPackage, or a damaged one"),

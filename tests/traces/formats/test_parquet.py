@@ -226,6 +226,10 @@ def test_any_format_can_become_geoparquet(tmp_path: Path) -> None:
 def test_another_coordinate_system_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match=r"not in WGS84.*to_crs"):
         load_rows([geo(tmp_path / "in.parquet", "EPSG:3067")], Columns())
+    frame = gpd.read_parquet(geo(tmp_path / "in.parquet"))
+    frame.set_crs(None, allow_override=True).to_parquet(tmp_path / "unsaid.parquet")
+    with pytest.raises(ParameterError, match=r"does not say its coordinate system.*set_crs"):
+        load_rows([str(tmp_path / "unsaid.parquet")], Columns())
 
 
 def test_points_in_every_binary_form_are_read() -> None:

@@ -6,9 +6,12 @@ into memory. The limits are far beyond those of real exports.
 
 from __future__ import annotations
 
+import gzip
 import io
+import lzma
 import stat
 import zipfile
+import zlib
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, NamedTuple, cast
@@ -20,6 +23,8 @@ MOST_MEMBERS = 200_000
 MOST_RATIO = 250  # unpacked bytes per packed byte; text of positions has 5 to 30
 RATIO_FROM_BYTES = 1 << 20  # smaller members may have any
 MOST_NESTED_BYTES = 1 << 30  # of an archive inside an archive, or of a file that must be in memory
+# What reading may raise where packed bytes are damaged; see `is_damage` for OSError.
+DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, gzip.BadGzipFile)
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
 
@@ -38,6 +43,14 @@ def _refused(reason: str, expected: str) -> UnreadableFileError:
 def damaged_member() -> UnreadableFileError:
     """Of a file that cannot be unpacked to its end."""
     return damaged_file("it is damaged inside its archive", "an archive that is whole")
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether reading failed because of the bytes, and not because of the disk.
+
+    bzip2 raises an OSError for them; those of the system have a number.
+    """
+    return isinstance(error, DAMAGE) or (isinstance(error, OSError) and error.errno is None)
 
 
 class Member(NamedTuple):
@@ -63,7 +76,8 @@ def safe_members(archive: zipfile.ZipFile) -> list[Member]:
             f"it is an archive of more than {MOST_MEMBERS:,} files",
             "fewer files",
         )
-    files = [info for info in infos if not info.is_dir()]
+    # Not `is_dir`, which fails for a file without a name.
+    files = [info for info in infos if not info.filename.endswith("/")]
     if len({info.filename for info in files}) < len(files):
         raise _refused(
             "it is an archive with several files of one name",
@@ -77,6 +91,8 @@ def safe_members(archive: zipfile.ZipFile) -> list[Member]:
                 "files one after the other",
             )
         ends = info.header_offset + info.compress_size
+    if ends > archive.start_dir:  # a size that is made up would allow any ratio
+        raise _damaged_archive()
     for info in files:
         _check(info)
     return sorted(Member(info.filename, info.file_size) for info in files if not _is_link(info))
@@ -87,7 +103,8 @@ def _check(info: zipfile.ZipInfo) -> None:
     odd = "\\" in info.filename or not info.filename.isprintable() or not path.parts
     if odd or path.is_absolute() or ".." in path.parts or ":" in path.parts[0]:
         raise _refused(
-            "it is an archive with a file name that leads out of it, which is refused",
+            "it is an archive with a file name that leads out of it or cannot be printed, which is "
+            "refused",
             "names of files and folders inside of it",
         )
     if info.flag_bits & 1:

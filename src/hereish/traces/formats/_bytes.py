@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
-import zipfile
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
 from hereish.traces.faults import UnreadableFileError
-from hereish.traces.formats._archive import MOST_NESTED_BYTES, MOST_RATIO, damaged_member
+from hereish.traces.formats._archive import (
+    DAMAGE,
+    MOST_NESTED_BYTES,
+    MOST_RATIO,
+    damaged_member,
+    is_damage,
+)
 from hereish.traces.formats.base import Source
 
 _RATIO_FROM_BYTES = 64 << 20  # read before the first bytes are counted as packed
@@ -50,8 +53,11 @@ class SourceBytes:
         return data
 
     def _read(self, size: int) -> bytes:
-        with contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile):
+        try:
             return self._file.read(size)
+        except (*DAMAGE, OSError) as error:
+            if not is_damage(error):
+                raise
         # Not raised above, where the error would carry one that may quote the data.
         raise damaged_gzip() if self._compressed else damaged_member()
 

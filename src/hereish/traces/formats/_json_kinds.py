@@ -26,6 +26,7 @@ _MFJSON = {
 _GOOGLE = {
     "semanticSegments",
     "rawSignals",
+    "userLocationProfile",
     "timelineObjects",
     "timelineEdits",
     "locations[].latitudeE7",

@@ -53,35 +53,44 @@ class _Chunks:
     def __init__(self, file: Readable) -> None:
         self._chunks = utf8_chunks(file)
         self._rest = b""
-        self._depth = _Depth()
+        self._guard = _Guard()
 
     def read(self, size: int = -1) -> bytes:
         while size and not self._rest:
             chunk = next(self._chunks, None)
             if chunk is None:
                 return b""
-            self._depth.add(chunk)
+            self._guard.add(chunk)
             self._rest = chunk
         end = len(self._rest) if size < 0 else size
         part, self._rest = self._rest[:end], self._rest[end:]
         return part
 
 
-class _Depth:
-    """How deep a text is nested. The parser keeps a path of each level, so memory is its square."""
+class _Guard:
+    """How deep a text is nested, and how long its texts and numbers are.
+
+    The parser keeps a path of each level, so memory is the square of their number; and it looks at
+    a text or a number from its beginning for each chunk, so time is the square of its length.
+    """
 
     def __init__(self) -> None:
         self._before = 0
         self._in_text = False
-        self._rest = b""  # backslashes at the end of a chunk belong to what follows
+        self._rest = b""  # a backslash at the end of a chunk belongs to what follows
+        self._length = 0  # of the text or number that goes on, in whole chunks
 
     def add(self, chunk: bytes) -> None:
-        """Raises if the brackets that are open at any place are too many."""
+        """Raises if the brackets that are open at any place are too many, or a text is too long."""
         data = self._rest + chunk
         whole = data.rstrip(b"\\")
-        self._rest = data[len(whole) :]
+        self._rest = data[len(whole) :][: (len(data) - len(whole)) % 2]
         bare = whole.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_NESTING)
         texts = bare.split(b'"')
+        goes_on = len(texts) == 1 and (self._in_text or not chunk.strip(_OF_NUMBERS))
+        self._length = self._length + len(chunk) if goes_on else 0
+        if self._length > _LONGEST_BYTES:
+            raise damaged_file("a text or a number in it is far too long", "JSON")
         outside = b"".join(texts[self._in_text :: 2])
         self._in_text ^= len(texts) % 2 == 0
         if not outside:
@@ -94,6 +103,8 @@ class _Depth:
 
 
 _DEEPEST = 200
+_LONGEST_BYTES = 1 << 22
+_OF_NUMBERS = b"0123456789.eE+-"
 _OPENING = np.frombuffer(b"[{", np.uint8)
 _NOT_NESTING = bytes({*range(256)} - {*b'"[]{}'})
 

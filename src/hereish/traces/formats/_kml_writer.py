@@ -24,14 +24,6 @@ _HEAD = (
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # of the document in an archive: when it was written is not told
 
 
-def parse_guarantee(text: str) -> GuaranteeMetadata | None:
-    """The opposite of what the writers do."""
-    try:
-        return GuaranteeMetadata.from_dict(json.loads(text))
-    except (ValueError, RecursionError):
-        return None
-
-
 class KmlWriter(Writer):
     """Rows in memory until the end; then the document."""
 

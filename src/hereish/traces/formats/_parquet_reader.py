@@ -7,7 +7,6 @@ different ones, and never written out for each row: a small file could take all 
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -191,7 +190,4 @@ def _convert(
 def read_guarantee(source: Source) -> GuaranteeMetadata | None:
     """The guarantee in a file that was written here; None if there is none."""
     text = (open_file(source).metadata.metadata or {}).get(METADATA_KEY.encode())
-    try:
-        return None if text is None else GuaranteeMetadata.from_dict(json.loads(text))
-    except ValueError:
-        return None
+    return None if text is None else GuaranteeMetadata.from_json(text)

@@ -34,6 +34,6 @@ def read_sidecar(output: Path) -> GuaranteeMetadata | None:
     """The guarantee of a file or a folder; None if nothing beside it says so."""
     try:
         about = json.loads(sidecar_path(output).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return GuaranteeMetadata.from_dict(about.get("hereish") if isinstance(about, dict) else None)

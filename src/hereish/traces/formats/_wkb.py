@@ -32,13 +32,18 @@ def geometry_column(metadata: Mapping[bytes, bytes], names: Sequence[str]) -> st
         name = geo["primary_column"]
         described = geo["columns"][name]
         encoding, crs = described["encoding"], described.get("crs", "OGC:CRS84")
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ParameterError("its GeoParquet metadata cannot be read") from None
     if name not in names:
         raise ParameterError(f"its metadata name a column {name!r} that is not there")
     if encoding not in ("WKB", "point"):
         raise ParameterError(
             f"its geometry is encoded as {encoding!r}; points are read, as WKB or 'point'"
+        )
+    if crs is None:
+        raise ParameterError(
+            "its geometry does not say its coordinate system; if it is WGS84, say so with "
+            "GeoPandas: frame.set_crs('EPSG:4326')"
         )
     if not _is_wgs84(crs):
         raise ParameterError(

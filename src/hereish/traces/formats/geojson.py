@@ -51,6 +51,7 @@ from hereish.traces.table import RowBatch
 
 _POINT, _LINE, _LINES = "Point", "LineString", "MultiLineString"
 _OTHERS = ("Polygon", "MultiPolygon", "MultiPoint", "GeometryCollection")  # are passed over
+_NOWHERE = "null"  # a feature without a place, which is null in place of a geometry
 _GEOMETRIES = (_POINT, _LINE, _LINES, *_OTHERS)
 _WGS84 = re.compile(r"(urn:ogc:def:crs:)?(OGC:([\d.]*:)?CRS84|EPSG:([\d.]*:)?4326)", re.IGNORECASE)
 _LISTS = {"kind": "kinds", "cost": "costs"}  # their names in a line, where they are lists
@@ -173,7 +174,9 @@ def _parse_feature(number: int, value: Any) -> _Feature:
     properties, geometry = value.get("properties"), value.get("geometry")
     known = properties if isinstance(properties, dict) else {}
     shape = geometry.get("type") if isinstance(geometry, dict) else None
-    if shape in _OTHERS:
+    if geometry is None and "geometry" in value:
+        shape = _NOWHERE
+    if shape in (_NOWHERE, *_OTHERS):
         return _Feature(number, shape, [], known)
     coordinates = geometry.get("coordinates") if isinstance(geometry, dict) else None
     if shape not in (_POINT, _LINE, _LINES) or not isinstance(coordinates, list):
@@ -255,6 +258,8 @@ class _FeatureReader:
             what = "points" if feature.shape == _POINT else "others"
         elif feature.shape in (_LINE, _LINES) and not self._has_times(feature):
             what = "lines"
+        elif feature.shape == _NOWHERE:
+            what = "nowhere"
         if what is not None:
             self._passed_over[what] += 1
         return what is None
@@ -265,6 +270,7 @@ class _FeatureReader:
             "points": ("point without a time", "points without a time"),
             "lines": ("line without times", "lines without times"),
             "others": ("area or collection", "areas or collections"),
+            "nowhere": ("feature without a place", "features without a place"),
         }
         return ", ".join(
             counted(self._passed_over[kind], *names)

@@ -53,6 +53,13 @@ def _read_rows(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
     first = next(lines, None)
     if first is None:
         raise empty_file("a GeoLife file")
+    if first.lower().startswith("oziexplorer"):
+        raise UnreadableFileError(
+            "it is a track of OziExplorer, and no GeoLife file",
+            1,
+            expected="the line 'Geolife trajectory'",
+            remedy="convert it: gpsbabel -t -i ozi -f in.plt -o gpx -F out.gpx",
+        )
     if not first.lower().startswith("geolife trajectory"):
         raise UnreadableFileError(
             "it is no GeoLife file",

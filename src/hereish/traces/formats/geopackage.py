@@ -6,7 +6,6 @@ Columns are found as in CSV; the place is that of the geometry column, in WGS 84
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 import struct
 from collections.abc import Iterator, Sequence
@@ -68,7 +67,10 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
         if not total:
             raise NoPointsError("its table of points is empty")
         listed = ", ".join(map(_quote, names))
-        cursor = database.execute(f"SELECT {listed} FROM {_quote(table.name)}")  # noqa: S608  # names are quoted
+        rows = f"SELECT {listed} FROM {_quote(table.name)}"  # noqa: S608  # names are quoted
+        cursor = replace_foreign_errors(
+            lambda: database.execute(rows), _damaged("it is damaged before its first row is read")
+        )
         builder = _BatchBuilder(table, columns)
         row = 0
         while records := replace_foreign_errors(
@@ -244,10 +246,10 @@ def _without_header(value: Any) -> bytes | None:
 
 def read_guarantee(source: Source) -> GuaranteeMetadata | None:
     """The guarantee in a file that was written here; None if there is none."""
-    with closing(_open(source)) as database, contextlib.suppress(UnreadableFileError, ValueError):
+    with closing(_open(source)) as database, contextlib.suppress(UnreadableFileError):
         query = f"SELECT metadata FROM gpkg_metadata WHERE md_standard_uri = '{METADATA_URI}'"  # noqa: S608  # a constant
         for (text,) in _select(database, query):
-            return GuaranteeMetadata.from_dict(json.loads(text))
+            return GuaranteeMetadata.from_json(text)
     return None
 
 

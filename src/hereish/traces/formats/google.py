@@ -26,6 +26,8 @@ from hereish.traces.table import RowBatch
 Item = Mapping[str, Any]
 Extract = Callable[[int, Item], Iterator[FileFix]]
 _COORDINATES = ("latitudeE7", "longitudeE7")
+_ON_DEVICE = ("semanticSegments", "rawSignals")
+_LISTS = (*_ON_DEVICE, "locations", "timelineObjects", "timelineEdits")
 _LONGEST_MINUTES = 1e6  # of an offset from the start of a segment
 
 
@@ -68,11 +70,10 @@ def _fixes(file: JsonFile) -> Iterator[FileFix]:
 def _may_have(file: JsonFile, prefix: str) -> bool:
     """Whether a list can be in the file. A phone's export has two, the second far from the head."""
     name = prefix.removesuffix(".item")
-    on_device = ("semanticSegments", "rawSignals")
-    quoted = {other: f'"{other}"'.encode() in file.head for other in (name, *on_device)}
-    if name in on_device:
-        return any(quoted[other] for other in on_device)
-    return name == "item" or quoted[name]
+    quoted = {other for other in _LISTS if f'"{other}"'.encode() in file.head}
+    if name == "item" or not quoted:  # something else comes first, such as a profile
+        return True
+    return name in quoted or (name in _ON_DEVICE and not quoted.isdisjoint(_ON_DEVICE))
 
 
 def _record(number: int, item: Item) -> Iterator[FileFix]:
@@ -160,6 +161,9 @@ def _timeline_object(number: int, item: Item) -> Iterator[FileFix]:
 
 def _segment_ends(segment: Item) -> tuple[Place, Place]:
     place = parse_members(segment.get("location"))
+    if place == NO_PLACE:  # of a visit to a place that is not known, its middle
+        middle = {"latE7": segment.get("centerLatE7"), "lngE7": segment.get("centerLngE7")}
+        place = parse_members(middle)
     if place != NO_PLACE:
         return place, place
     begin, end = (parse_members(segment.get(name)) for name in ("startLocation", "endLocation"))

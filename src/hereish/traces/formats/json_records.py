@@ -7,6 +7,7 @@ OwnTracks' messages only those of the type `location` are fixes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from hereish.traces.faults import UnreadableFileError, empty_file
 from hereish.traces.formats._bytes import SourceBytes
 from hereish.traces.formats._degrees import parse_degrees
 from hereish.traces.formats._fixes import FileFix, stream_fixes
-from hereish.traces.formats._json_kinds import json_kind, record_list
+from hereish.traces.formats._json_kinds import HEAD_BYTES, LISTS, json_kind, record_list
 from hereish.traces.formats._json_stream import JsonFile, parse_line
 from hereish.traces.formats._places import NO_PLACE, Place, parse_members, parse_position
 from hereish.traces.formats._text import read_lines
@@ -42,7 +43,7 @@ _PLACES = {
 }
 _LINES = (".rec", ".jsonl", ".ndjson", ".geojsonl")
 _RECORDS = "a list of objects with a place and a time each, or one on each line"
-_EMPTY = "it has no positions with times"
+_ENCRYPTED = re.compile(rb'"_type":\s*"encrypted"')
 
 
 def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
@@ -63,14 +64,26 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
         return
     items = enumerate(file.items(f"{name}.item".lstrip(".")), 1)
     fixes = (fix for number, item in items for fix in _fixes(number, item, columns))
-    yield from stream_fixes(fixes, columns, file.done, lambda: _EMPTY)
+    yield from stream_fixes(fixes, columns, file.done, lambda: _describe_emptiness(source))
 
 
 def _read_lines(source: Source, columns: Columns) -> Iterator[RowBatch]:
     with SourceBytes(source) as file:
         yield from stream_fixes(
-            _line_fixes(read_lines(file), columns), columns, file.done, lambda: _EMPTY
+            _line_fixes(read_lines(file), columns),
+            columns,
+            file.done,
+            lambda: _describe_emptiness(source),
         )
+
+
+def _describe_emptiness(source: Source) -> str:
+    with SourceBytes(source) as file:
+        # Standard input cannot be read again.
+        head = file.read(HEAD_BYTES) if source.path is not None else b""
+    if _ENCRYPTED.search(head):
+        return "its messages are encrypted, and whoever has their key must decrypt them first"
+    return "it has no positions with times"
 
 
 def _line_fixes(lines: Iterator[str], columns: Columns) -> Iterator[FileFix]:
@@ -83,9 +96,18 @@ def _line_fixes(lines: Iterator[str], columns: Columns) -> Iterator[FileFix]:
         item = parse_line(line[line.index("{") :] if "{" in line.split("\t")[-1] else line)
         if item is None and not line.rstrip().endswith("}") and "{" not in line:
             continue  # the Recorder notes other things too, as plain text
-        yield from _fixes(number, item, columns)
+        for one in _batch(item):
+            yield from _fixes(number, one, columns)
     if not any_line:
         raise empty_file(_RECORDS)
+
+
+def _batch(item: Any) -> list[Any]:
+    """The objects of a line: itself, or those of its list, such as what Overland sends at once."""
+    if isinstance(item, dict) and item.keys().isdisjoint(("_type", "geometry", *_PLACES)):
+        lists = (item.get(name) for name in LISTS)
+        return next((many for many in lists if isinstance(many, list)), [item])
+    return [item]
 
 
 def _fixes(number: int, item: Any, columns: Columns) -> Iterator[FileFix]:

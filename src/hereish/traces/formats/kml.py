@@ -19,7 +19,7 @@ from hereish.traces.formats._archive import damaged_member, open_bytes, safe_mem
 from hereish.traces.formats._bytes import SourceBytes, read_whole
 from hereish.traces.formats._degrees import parse_number
 from hereish.traces.formats._fixes import FileFix, merge_fixes
-from hereish.traces.formats._kml_writer import DATA_NAME, KmlWriter, KmzWriter, parse_guarantee
+from hereish.traces.formats._kml_writer import DATA_NAME, KmlWriter, KmzWriter
 from hereish.traces.formats._markup import BLOCK_BYTES
 from hereish.traces.formats._places import NO_PLACE, Place
 from hereish.traces.formats._xml import XmlParser
@@ -29,7 +29,7 @@ from hereish.traces.table import RowBatch
 
 _TEXTS = frozenset({"name", "when", "coord", "coordinates", "begin", "end", "value"})
 # KML allows years and months as times, which say nothing of when somebody was there.
-_WITH_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d.*", re.ASCII)
+_WITH_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d.*", re.ASCII)
 
 
 def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
@@ -71,6 +71,7 @@ class _Placemark:
         self.begin: str | None = None
         self.end: str | None = None
         self.point: tuple[int, str] | None = None
+        self.lines = 0  # and areas
         self.several = False  # several places, so that none of them is where somebody was
         self.data: dict[str, str] = {}
 
@@ -92,6 +93,7 @@ class _PlacemarkReader:
         self.guarantee: GuaranteeMetadata | None = None
         self._placemarks = 0
         self._places = 0  # those without times
+        self._spans = 0  # lines and areas in a span of time
         self._placemark: _Placemark | None = None
         self._track: _Track | None = None
         self._tracks: list[_Track] = []  # of the placemark
@@ -110,6 +112,8 @@ class _PlacemarkReader:
             yield from self._points or timed
 
     def describe_emptiness(self) -> str:
+        if self._spans:
+            return "its lines tell when they begin and end, and not when somebody was at each point"
         if self._places:
             return (
                 "its placemarks have no times of day: they are places that were marked, or routes, "
@@ -155,28 +159,32 @@ class _PlacemarkReader:
         if self._placemark is not None:
             self._placemark.data.setdefault(self._data, text)
         elif self._data == DATA_NAME:
-            self.guarantee = parse_guarantee(text)
+            self.guarantee = GuaranteeMetadata.from_json(text)
 
     def _add_to_placemark(self, placemark: _Placemark, name: str, text: str) -> None:
-        above = self._parser.path[-2]
+        *_, outer, above, _ = self._parser.path
+        own = outer == "Placemark"  # and not of a view at it, which has a time of its own
         if name == "name" and above == "Placemark":
             placemark.name = text
-        elif name == "when" and above == "TimeStamp":
+        elif name == "when" and above == "TimeStamp" and own:
             placemark.when = text
-        elif above == "TimeSpan" and name == "begin":
+        elif above == "TimeSpan" and name == "begin" and own:
             placemark.begin = text
-        elif above == "TimeSpan" and name == "end":
+        elif above == "TimeSpan" and name == "end" and own:
             placemark.end = text
         elif name == "coordinates" and above == "Point":
             placemark.point = (self._parser.line, text)
         elif name == "coordinates":
             self._places += 1
+            placemark.lines += 1
 
     def _finish_placemark(self, placemark: _Placemark) -> None:
         for track in self._tracks:
             self._timed += self._track_fixes(placemark, track)
         if self._timed:
             self._any_track = True
+        if _WITH_TIME.fullmatch(placemark.begin or placemark.end or ""):
+            self._spans += placemark.lines
         if placemark.point is None or not placemark.point[1]:
             return
         line, text = placemark.point
