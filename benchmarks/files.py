@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -52,8 +52,7 @@ for path in pathlib.Path(sys.argv[1]).iterdir():
     parser.Parse(path.read_bytes(), True)
 """
 CSV_ROWS, GPX_FILES = 4_000_000, 5_000
-# In a file that jobs share: as many rows of CSV, and so many copies of the Parquet file.
-SHARED_CSV_ROWS, COPIES = 12_000_000, 4
+COPIES = 4  # of the Parquet file, in one that jobs share
 _SETTINGS = ["--accuracy", "3km", "--window", "trace", "--drop-bad", "--quiet"]
 _COMMAND = "hereish sanitize --accuracy 3km --window trace --drop-bad"
 
@@ -131,8 +130,9 @@ def file_jobs() -> list[Result]:
     results = []
     with tempfile.TemporaryDirectory() as name, all_cores():
         folder = Path(name)
-        for form, write in (("Parquet", _copies), ("CSV", partial(_csv, rows=SHARED_CSV_ROWS))):
-            path, what = write(folder)
+        shared, what = _copies(folder)
+        for form in ("Parquet", "CSV"):
+            path = shared if form == "Parquet" else _as_csv(shared)
             out = folder / f"out{path.suffix}"
             one, two = _in_turns(3, _sanitize(path, out), _sanitize(path, out, jobs=2))
             faster = min(used.clock_s for used in one) / min(used.clock_s for used in two)
@@ -145,7 +145,6 @@ def file_jobs() -> list[Result]:
                     faster >= 1.7,
                 )
             )
-            path.unlink()
     return results
 
 
@@ -232,16 +231,33 @@ def _copies(folder: Path) -> tuple[Path, str]:
     return path, f"{rows:,} rows ({COPIES} times {what})"
 
 
-def _csv(folder: Path, rows: int = CSV_ROWS) -> tuple[Path, str]:
+def _csv(folder: Path) -> tuple[Path, str]:
     """The first rows as CSV, texts in quotes."""
     source, what = _parquet(folder)
-    table = pq.read_table(source).slice(0, rows)
+    table = _with_text_times(pq.read_table(source).slice(0, CSV_ROWS))
+    path = folder / "in.csv"
+    csv.write_csv(table, path)
+    return path, f"{table.num_rows:,} rows of {what}"
+
+
+def _as_csv(path: Path) -> Path:
+    """All rows of a Parquet file as CSV."""
+    file, out = pq.ParquetFile(path), path.with_suffix(".csv")
+    batches = (_with_text_times(pa.table(batch)) for batch in file.iter_batches(1 << 20))
+    first = next(batches)
+    with csv.CSVWriter(out, first.schema) as writer:
+        writer.write(first)
+        for table in batches:
+            writer.write(table)
+    path.unlink()
+    return out
+
+
+def _with_text_times(table: Any) -> Any:
     at = compute.strftime(
         table["at"].cast(pa.timestamp("s", "UTC"), safe=False), "%Y-%m-%dT%H:%M:%SZ"
     )
-    path = folder / "in.csv"
-    csv.write_csv(table.set_column(table.schema.get_field_index("at"), "at", at), path)
-    return path, f"{table.num_rows:,} rows of {what}"
+    return table.set_column(table.schema.get_field_index("at"), "at", at)
 
 
 def _write_gpx(folder: Path) -> None:
