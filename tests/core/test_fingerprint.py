@@ -209,3 +209,10 @@ def test_what_parts_are_made_of_can_be_shown() -> None:
 
     assert "low=-1.0" in fingerprint(Space())
     assert fingerprint(hereish.Plan(1.0, 2.0, 3.0)).startswith("Plan(eps_test=1.0")
+
+
+def test_whole_numbers_are_the_same_mechanism() -> None:
+    """Or what the command, whose numbers have fractions, released would be released again."""
+    whole, others = hereish.Privacy(level=2, radius_m=100), hereish.Privacy(2.0, np.float32(100.0))
+    assert repr(whole) == repr(others)
+    assert hereish.fixed_utility(whole, 3000).number == hereish.fixed_utility(others, 3e3).number

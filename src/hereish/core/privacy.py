@@ -48,10 +48,9 @@ class Privacy:
 
     def __post_init__(self) -> None:
         for name in ("level", "radius_m"):
-            number = positive(name, getattr(self, name))
-            if not isinstance(getattr(self, name), (int, float)):
-                # A narrower number would round the sums that are compared with it.
-                object.__setattr__(self, name, number)
+            # A narrower number would round the sums that are compared with it, and a whole one have
+            # another fingerprint: a job that is repeated with it would be a second release.
+            object.__setattr__(self, name, positive(name, getattr(self, name)))
         if self.delta is not None:
             delta = positive("delta", self.delta)
             if not _SMALLEST_DELTA <= delta < 1.0:
