@@ -213,6 +213,7 @@ def test_what_parts_are_made_of_can_be_shown() -> None:
 
 def test_whole_numbers_are_the_same_mechanism() -> None:
     """Or what the command, whose numbers have fractions, released would be released again."""
-    whole, others = hereish.Privacy(level=2, radius_m=100), hereish.Privacy(2.0, np.float32(100.0))
+    narrow: Any = np.float32(100.0)
+    whole, others = hereish.Privacy(level=2, radius_m=100), hereish.Privacy(2.0, narrow)
     assert repr(whole) == repr(others)
     assert hereish.fixed_utility(whole, 3000).number == hereish.fixed_utility(others, 3e3).number
