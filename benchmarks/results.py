@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -25,10 +26,16 @@ class Result(NamedTuple):
 
 
 def shortest_times(rounds: int, *jobs: Callable[[], object]) -> list[float]:
-    """The shortest time of each job over the rounds, in seconds; the jobs take turns."""
+    """The shortest time of each job over the rounds, in seconds; the jobs take turns.
+
+    Each round has another order: what the system does every few seconds, such as handing free
+    memory back to a host, would else meet the same job each time.
+    """
     times = [math.inf] * len(jobs)
+    order = random.Random(1)  # noqa: S311  # of measurements
     for _ in range(rounds):
-        for i, job in enumerate(jobs):
+        for i in order.sample(range(len(jobs)), len(jobs)):
+            job = jobs[i]
             start = time.perf_counter()
             job()
             times[i] = min(times[i], time.perf_counter() - start)

@@ -26,7 +26,7 @@ def workers() -> list[Result]:
     with all_cores():
         for name, (m, given) in measured.items():
             one, two = shortest_times(
-                9,
+                15,
                 partial(hereish.sanitize, m, *given),
                 partial(hereish.sanitize, m, *given, workers=2),
             )

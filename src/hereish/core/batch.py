@@ -153,7 +153,9 @@ def _step_in_processes(
 ) -> None:
     """Step all traces to their ends, in blocks that processes share, once they are checked."""
     widest = _WIDER * LANES
-    blocks = guided_blocks(lanes.lengths, processes, widest, LANES // 3)
+    # A block costs some milliseconds whatever its width, so none is small where there are many.
+    narrowest = min(max(LANES // 3, len(lanes.traces) // (4 * processes)), LANES)
+    blocks = guided_blocks(lanes.lengths, processes, widest, narrowest)
 
     def begin(results: Results) -> FinishBlock:
         with Workers(1) as alone:

@@ -162,16 +162,19 @@ def _time_fault(times: Floats, ends: Ints) -> tuple[int, str] | None:
 
 
 def _are_times(times: Floats, ends: Ints) -> bool:
-    """Whether all are Unix seconds that fall only where a trace begins. In pieces, as above."""
-    falls = 0
+    """Whether all are Unix seconds that fall only where a trace begins. In pieces, as above.
+
+    Where no time of a trace falls, the others lie between its first and its last.
+    """
+    filled = np.flatnonzero(np.diff(ends))
+    firsts, lasts = times[ends[filled]], times[ends[filled + 1] - 1]
+    if not (np.all(firsts >= -LATEST_S) and np.all(lasts <= LATEST_S)):  # NaN neither
+        return False
+    in_order = -int(np.count_nonzero(firsts[1:] >= lasts[:-1]))
     for first in range(0, len(times), _CACHED):
-        end = first + _CACHED + 1  # the next piece's first is compared with its last
-        some = times[first:end]
-        if not (some.min() >= -LATEST_S and some.max() <= LATEST_S):  # NaN neither
-            return False
-        falls += int(np.count_nonzero(some[1:] < some[:-1]))
-    begins = ends[1:-1][(np.diff(ends)[1:] > 0) & (ends[1:-1] > 0)]
-    return falls == int(np.count_nonzero(times[begins] < times[begins - 1]))
+        some = times[first : first + _CACHED + 1]  # the next piece begins with its last
+        in_order += int(np.count_nonzero(some[1:] >= some[:-1]))  # NaN is not
+    return in_order == len(times) - len(filled)
 
 
 def run_fault(m: PredictiveMechanism, run: Run) -> str | None:

@@ -27,7 +27,7 @@ from hereish.core.run import Run
 from hereish.core.types import Floats, Ints
 from hereish.errors import HereishError
 
-_SLOTS = 2  # chunks that a fork may be ahead of the parent: one is filled, one is written
+_SLOTS = 3  # chunks that a fork may be ahead of the parent, which is busy with its own
 _PIPE_BYTES = 1 << 20
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE of Linux, which Python has no name for
 MOST_BLOCKS = 10_000  # their numbers fit a pipe
