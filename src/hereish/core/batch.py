@@ -17,7 +17,7 @@ from hereish.core.decision import TestThenNoise
 from hereish.core.forks import can_fork
 from hereish.core.fresh_memory import fresh_array
 from hereish.core.mechanism import PredictiveMechanism
-from hereish.core.randomness import Draws, KeyedDraws, LateUniforms
+from hereish.core.randomness import Draws, KeyedDraws, LateUniforms, late_from_stream
 from hereish.core.run import Run
 from hereish.core.session import NOT_PRIVATE
 from hereish.core.step import decide, prepare
@@ -343,7 +343,7 @@ class _Blocks:
             if given is not None:
                 u = given[i, :, :n].T
             elif stream is not None:
-                u = LateUniforms((n, m.uniforms), stream, scratch.numbers)
+                u = late_from_stream((n, m.uniforms), stream, scratch.numbers)
             else:
                 u = self._source.uniforms(m, scratch, traces[:n], prepared, here)
             release, run = decide(m, prepared, here, u, in_place=True)

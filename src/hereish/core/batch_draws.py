@@ -15,6 +15,7 @@ from hereish.core.randomness import (
     SECURE,
     Draws,
     KeyedDraws,
+    LateUniforms,
     SecureDraws,
     SecureStream,
     SeededDraws,
@@ -62,7 +63,7 @@ class BatchDraws:
 
     def stream(self, m: PredictiveMechanism) -> SecureStream | None:
         """Where a chunk draws from, step by step, if a step may draw late; else None."""
-        late = self.given is None and self.draws is SECURE and type(m.decider) is LaplaceTest
+        late = self.given is None and self.draws is SECURE and _may_be_late(m)
         return SecureStream() if late else None
 
     def uniforms(
@@ -72,10 +73,12 @@ class BatchDraws:
         traces: Ints,
         prepared: Prepared,
         x: Floats,
-    ) -> Floats:
+    ) -> Floats | LateUniforms:
         """A row of uniforms for each lane, drawn, or derived from the identity of its report."""
         if isinstance(self.draws, KeyedDraws):
-            return self.draws.for_reports(m, self.begun[traces], prepared, x)
+            keyed, begun = self.draws, self.begun[traces]
+            derive = keyed.late_for_reports if _may_be_late(m) else keyed.for_reports
+            return derive(m, begun, prepared, x)
         drawn = scratch.get("drawn", (m.uniforms, len(traces)), np.float64)
         if type(self.draws) in (SecureDraws, SeededDraws):
             self.draws.uniforms(drawn.size, out=drawn.reshape(-1))
@@ -113,6 +116,11 @@ class BatchDraws:
             return lambda step, lane, prepared, x: keyed.for_reports(m, begun[lane], prepared, x)
         by_number = np.asarray(given).transpose(1, 0, 2)
         return lambda step, lane, prepared, x: by_number[:, step, lane].T
+
+
+def _may_be_late(m: PredictiveMechanism) -> bool:
+    """Whether its decision looks at the uniforms of the noise only where the guess fails."""
+    return type(m.decider) is LaplaceTest
 
 
 def checked_draws(

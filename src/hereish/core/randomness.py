@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from hereish.core.step import Prepared
 
 Words: TypeAlias = NDArray[np.uint64]  # two for each lane: a block of AES
+# Columns from one to another, for these lanes or for all of them.
+DrawColumns: TypeAlias = Callable[[int, int, Ints | None], Floats]
 
 _KEY_BYTES = 32
 _BUFFER_UNIFORMS = 512
@@ -139,31 +141,42 @@ class SecureStream:
 
 @final
 class LateUniforms:
-    """The uniforms of a step, each drawn when it is asked for, and only once.
+    """The uniforms of a step, each column drawn when it is asked for, and only once.
 
     Most lanes of a batch need those of the test and none of the noise. The step checks `shape`,
     that of a row for each lane.
     """
 
-    def __init__(
-        self, shape: tuple[int, int], stream: SecureStream, empty: Callable[[str, int], Floats]
-    ) -> None:
+    def __init__(self, shape: tuple[int, int], draw: DrawColumns) -> None:
         self.shape = shape
-        self._stream, self._empty, self._done = stream, empty, 0
+        self._draw, self._done = draw, 0
 
-    def columns(self, first: int, end: int, lanes: int) -> Floats:
-        """Those of the next columns for so many lanes, whichever they are."""
-        if not self._done == first < end <= self.shape[1] or lanes > self.shape[0]:
+    def columns(self, first: int, end: int, lanes: Ints | None) -> Floats:
+        """Those of the next columns, for these lanes or for all of them."""
+        count = 0 if lanes is None else len(lanes)
+        if not self._done == first < end <= self.shape[1] or count > self.shape[0]:
             raise ValueError("uniforms are drawn once, column by column")
         self._done = end
-        drawn = self._empty(f"uniforms from {first}", (end - first) * lanes)
-        return self._stream.uniforms(drawn.size, out=drawn).reshape(end - first, lanes).T
+        return self._draw(first, end, lanes)
+
+
+def late_from_stream(
+    shape: tuple[int, int], stream: SecureStream, empty: Callable[[str, int], Floats]
+) -> LateUniforms:
+    """Those that come next, whichever lanes they are for."""
+
+    def draw(first: int, end: int, lanes: Ints | None) -> Floats:
+        count = shape[0] if lanes is None else len(lanes)
+        drawn = empty(f"uniforms from {first}", (end - first) * count)
+        return stream.uniforms(drawn.size, out=drawn).reshape(end - first, count).T
+
+    return LateUniforms(shape, draw)
 
 
 def columns_of(u: Floats | LateUniforms, first: int, end: int, lanes: Ints | None = None) -> Floats:
     """Some columns of the uniforms of a step for these lanes, or for all of them."""
     if isinstance(u, LateUniforms):
-        return u.columns(first, end, u.shape[0] if lanes is None else len(lanes))
+        return u.columns(first, end, lanes)
     some = u[:, first:end]
     return some if lanes is None else take_rows(some, lanes)
 
@@ -222,10 +235,18 @@ class KeyedDraws:
         self, m: PredictiveMechanism, begun: Words, prepared: Prepared, x: Floats
     ) -> Floats:
         """The uniforms of the next step of each lane, whose public part is `prepared`."""
-        run = prepared.run
-        decided = (prepared.eps_test, prepared.eps_noise, prepared.threshold)
-        numbers = (prepared.at_s, *x.T, *prepared.guess.T, *decided)
-        return self._derived(begun, (run.window, run.reports), numbers, m.uniforms)
+        return self._columns(self._report_tags(begun, prepared, x), 0, m.uniforms)
+
+    def late_for_reports(
+        self, m: PredictiveMechanism, begun: Words, prepared: Prepared, x: Floats
+    ) -> LateUniforms:
+        """The same, each pair of columns derived for the lanes that need it."""
+        tags = self._report_tags(begun, prepared, x)
+
+        def draw(first: int, end: int, lanes: Ints | None) -> Floats:
+            return self._columns(tags if lanes is None else tags[lanes], first, end)
+
+        return LateUniforms((len(tags), m.uniforms), draw)
 
     def derive(
         self,
@@ -241,44 +262,51 @@ class KeyedDraws:
         """`count` uniforms for each report; `decided` has a row of public numbers for each."""
         others = np.empty((len(at_s), 0)) if decided is None else decided
         begun = self._begin(users, values.shape[1], others.shape[1], mechanism)
-        return self._derived(begun, (windows, steps), (at_s, *values.T, *others.T), count)
+        tags = self._tags(begun, (windows, steps), (at_s, *values.T, *others.T))
+        return self._columns(tags, 0, count)
 
     def _begin(self, users: Sequence[str], values: int, others: int, mechanism: bytes) -> Words:
         """The state of the CBC-MAC after the words that all reports of a trace begin with."""
         blocks = np.empty((3, len(users), 2), dtype="<u8")
         blocks[0] = values, others  # how many words follow: no message is the start of another
         # A digest has one length, so where it ends and a name begins is plain.
-        about = hashlib.sha256(hashlib.sha256(mechanism).digest())
-        digests: list[bytes] = []
-        for name in map(_utf8, users):
-            digest = about.copy()
-            digest.update(name)
-            digests.append(digest.digest())
-        names = np.frombuffer(b"".join(digests), "<u8")
-        blocks[1:] = names.reshape(-1, 2, 2).swapaxes(0, 1)
+        about, sha256 = hashlib.sha256(mechanism).digest(), hashlib.sha256
+        digests = b"".join([sha256(about + name).digest() for name in map(_utf8, users)])
+        blocks[1:] = np.frombuffer(digests, "<u8").reshape(-1, 2, 2).swapaxes(0, 1)
         return _chained(self._encrypt(), np.zeros_like(blocks[0]), blocks)  # [R1]
 
-    def _derived(
-        self, begun: Words, counts: Sequence[Ints], numbers: Sequence[PerLane], count: int
-    ) -> Floats:
-        lanes, pairs = len(begun), -(-count // 2)
-        blocks = np.zeros((1 + -(-len(numbers) // 2), lanes, 2), dtype="<u8")
+    def _report_tags(self, begun: Words, prepared: Prepared, x: Floats) -> Words:
+        """The state of the CBC-MAC after all but the last block of each lane's next report."""
+        run = prepared.run
+        decided = (prepared.eps_test, prepared.eps_noise, prepared.threshold)
+        numbers = (prepared.at_s, *x.T, *prepared.guess.T, *decided)
+        return self._tags(begun, (run.window, run.reports), numbers)
+
+    def _tags(self, begun: Words, counts: Sequence[Ints], numbers: Sequence[PerLane]) -> Words:
+        """The state of the CBC-MAC after all but the last block of each message."""
+        blocks = np.empty((1 + -(-len(numbers) // 2), len(begun), 2), dtype="<u8")
         for i, whole in enumerate(counts):
             blocks[0, :, i] = whole.view("<u8")
         floats = blocks[1:].view("<f8")
-        for i, number in enumerate(numbers):
-            floats[i // 2, :, i % 2] = number
         # The same number in one spelling: no -0.0, and one NaN (where there is no guess).
-        floats += 0.0
-        missing = floats != floats
-        if np.count_nonzero(missing):
-            floats[missing] = np.nan
-        encrypt = self._encrypt()
-        last = np.zeros((pairs, 1, 2), dtype="<u8")
-        last[:, 0, 0] = range(pairs)
-        tag = _chained(encrypt, begun, blocks)  # [R2]
-        bits = np.ascontiguousarray(encrypt(tag ^ last).transpose(0, 2, 1))  # [R3]
-        return _as_uniforms(bits.reshape(-1, lanes))[:count].T
+        for i, number in enumerate(numbers):
+            np.add(number, 0.0, out=floats[i // 2, :, i % 2])
+        if len(numbers) % 2:
+            floats[-1, :, 1] = 0.0
+        with np.errstate(all="ignore"):
+            total = floats.sum()  # NaN also of infinities: then it is looked for
+        if total != total:
+            floats[floats != floats] = np.nan
+        return _chained(self._encrypt(), begun, blocks)  # [R2]
+
+    def _columns(self, tags: Words, first: int, end: int) -> Floats:
+        """Columns of the uniforms for each lane; two are made of a block."""
+        pairs = range(first // 2, -(-end // 2))
+        last = np.zeros((len(pairs), 1, 2), dtype="<u8")
+        last[:, 0, 0] = pairs
+        sealed = self._encrypt()(tags ^ last)  # [R3]
+        bits = np.ascontiguousarray(sealed.transpose(0, 2, 1)).reshape(-1, len(tags))
+        return _as_uniforms(bits[first - 2 * pairs.start :][: end - first]).T
 
     def _encrypt(self) -> Callable[[Words], Words]:
         """AES of each block by itself."""

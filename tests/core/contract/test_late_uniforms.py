@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 import hereish
 from hereish import synthetic
-from hereish.core.randomness import LateUniforms, SecureStream, columns_of
+from hereish.core import batch_draws
+from hereish.core.randomness import (
+    KeyedDraws,
+    LateUniforms,
+    SecureStream,
+    columns_of,
+    late_from_stream,
+)
 from hereish.core.types import Floats
 
 PRIVACY = hereish.Privacy(level=math.log(10), radius_m=100)
@@ -67,16 +75,39 @@ def test_numbers_of_others_are_not_late(drawn: list[Floats]) -> None:
     assert not drawn
 
 
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_keyed_numbers_are_the_same_late(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are a function of a report, whenever they are derived, and for however many lanes."""
+    m, day = MECHANISMS[name], synthetic.day(users=PEOPLE, points_each=REPORTS, seed=1)
+    given, users = (day.points, day.at_s, day.offsets), [str(i) for i in range(PEOPLE)]
+    late: list[int] = []
+    derive = KeyedDraws.late_for_reports
+
+    def record(self: KeyedDraws, *about: Any) -> LateUniforms:
+        late.append(len(about[-1]))
+        return derive(self, *about)
+
+    monkeypatch.setattr(KeyedDraws, "late_for_reports", record)
+    out = hereish.sanitize(m, *given, draws=KeyedDraws(b"k" * 16), users=users)
+    assert late
+    late.clear()
+    monkeypatch.setattr(batch_draws, "_may_be_late", lambda m: False)
+    again = hereish.sanitize(m, *given, draws=KeyedDraws(b"k" * 16), users=users)
+    assert not late
+    for field in ("value", "released", "hard", "spent"):
+        np.testing.assert_array_equal(getattr(out, field), getattr(again, field))
+
+
 def test_a_column_is_drawn_once() -> None:
-    late = LateUniforms((5, 4), SecureStream(), lambda name, count: np.empty(count))
-    assert late.columns(0, 1, 5).shape == (5, 1)
+    late = late_from_stream((5, 4), SecureStream(), lambda name, count: np.empty(count))
+    assert late.columns(0, 1, None).shape == (5, 1)
     with pytest.raises(ValueError, match="once"):
-        late.columns(0, 1, 5)
+        late.columns(0, 1, None)
     with pytest.raises(ValueError, match="once"):
-        late.columns(1, 5, 2)
+        late.columns(1, 5, np.arange(2))
     with pytest.raises(ValueError, match="once"):
-        late.columns(1, 4, 6)
-    assert late.columns(1, 4, 2).shape == (2, 3)
+        late.columns(1, 4, np.arange(6))
+    assert late.columns(1, 4, np.arange(2)).shape == (2, 3)
 
 
 def test_columns_of_an_array_are_its_own() -> None:
