@@ -112,11 +112,12 @@ def _describe_remedy(mechanism: PredictiveMechanism, every: str | None) -> str:
         if budget.least_eps_noise:
             return "without --accuracy, or with a larger one, it lasts as long as the points do"
         return "it was shared out among fewer reports than there are: a larger --reports lasts"
+    longer = "" if every else " (or a longer time, if they are as far apart already)"
     again = "a longer --every" if every else "--every 5min"
     default = ""
     if isinstance(mechanism.window, Day):
         default = ", and without --accuracy and --reports the budget lasts the day"
-    return f"{again} takes fewer points, so that they last for the whole time{default}"
+    return f"{again} takes fewer points{longer}, so that they last for the whole time{default}"
 
 
 def _describe_kinds(tally: Summary, mechanism: PredictiveMechanism) -> list[tuple[str, int, str]]:
