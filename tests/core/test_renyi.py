@@ -163,7 +163,7 @@ def test_the_sentence_says_delta_and_what_it_is_of() -> None:
     assert "released, plus a probability of 1e-06" in m.guarantee
     assert "any one other that stays within 100 m of it and was chosen before" in m.guarantee
     assert "from any other" not in m.guarantee
-    assert repr(PURE) == "Privacy(level=2.302585092994046, radius_m=100)"
+    assert repr(PURE) == "Privacy(level=2.302585092994046, radius_m=100.0)"
     assert "delta=1e-06" in repr(PRIVACY)
     assert second_promise(m) is None, "one promise with a delta is enough"
 
