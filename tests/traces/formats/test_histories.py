@@ -13,6 +13,7 @@ from hereish.errors import ParameterError
 from hereish.traces.columns import Columns
 from hereish.traces.discovery import find_sources
 from hereish.traces.faults import Fault, NoPointsError
+from hereish.traces.formats import _encodings
 from hereish.traces.formats.registry import get_format
 from hereish.traces.table import RowBatch
 from tests.support.history_samples import (
@@ -34,6 +35,7 @@ from tests.support.history_samples import (
     gga,
     rmc,
     sample,
+    sentence,
 )
 from tests.support.markup_samples import (
     GUARANTEE,
@@ -124,6 +126,34 @@ def test_a_damaged_sentence_is_marked_and_one_without_a_fix_left_out(tmp_path: P
     text = good + good.replace("080000", "080001") + rmc("080002", "010524", "", "", "V")
     batch = read(sample(tmp_path, "log.nmea", text.encode()))
     assert faults(batch) == [Fault.NONE, Fault.LINE]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\r\r\n", ""])
+@pytest.mark.parametrize("block", [1, 7, 1 << 16])
+def test_no_sentence_is_lost_whatever_ends_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, block: int
+) -> None:
+    monkeypatch.setattr(_encodings, "CHUNK_BYTES", block)
+    sentences = [rmc(f"08000{i}", "010524", *NMEA_PLACES[0]).rstrip() for i in range(5)]
+    text = "".join(sentence + end for sentence in sentences)
+    batch = read(sample(tmp_path, "log.nmea", text.encode()))
+    assert faults(batch) == [Fault.NONE] * 5
+    assert batch.line.tolist() == ([1, 2, 3, 4, 5] if end else [1] * 5)
+
+
+@pytest.mark.parametrize(("mode", "count"), [("AN", 1), ("NNR", 1), ("N", 0), ("NN", 0), ("", 0)])
+def test_fixes_of_several_systems_of_satellites_are_read(
+    tmp_path: Path, mode: str, count: int
+) -> None:
+    date = sentence("GNZDA,075959.00,01,05,2024,00,00")
+    place = f"{NMEA_PLACES[0][0]},N,{NMEA_PLACES[0][1]},W"
+    text = date + sentence(f"GNGNS,080000.00,{place},{mode},12,0.9,12.0,18.0,,")
+    if not count:
+        assert "no positions" in unreadable(sample(tmp_path, "log.nmea", text.encode()))[0]
+        return
+    batch = read(sample(tmp_path, "log.nmea", text.encode()))
+    assert batch.at_us.tolist() == [1_714_550_400_000_000]
+    assert batch.lat[0] == pytest.approx(48 + 12.73619 / 60, abs=1e-12)
 
 
 def test_sentences_without_a_date_are_named(tmp_path: Path) -> None:
