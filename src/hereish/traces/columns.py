@@ -66,10 +66,21 @@ class Columns:
             if wanted not in available:
                 raise self._missing(role, available)
             return wanted
-        usual = find_known(role, available)
+        usual: Sequence[str] = find_known(role, available)
+        if len(usual) > 1 and role in ("time", "date"):
+            usual = self._without_local(role, usual, available)
         if len(usual) > 1:
             raise ParameterError(f"which is it, {describe_names(usual)}? Say so with --{role}")
         return usual[0] if usual else None
+
+    def _without_local(
+        self, role: str, names: Sequence[str], available: Sequence[str]
+    ) -> Sequence[str]:
+        """Of times, or of dates that go with one, those that need no time zone, if there are any."""
+        time = self.find("time", available) if role == "date" else self.time
+        if time is not None and (role == "time" or self.time is not None or _is_local(time)):
+            return names  # a date must be that of its time, and is not guessed
+        return [name for name in names if not _is_local(name)] or names
 
     def find_time(self, available: Sequence[str]) -> str | None:
         """The column of times; that of dates, whose values must then tell the time of day."""
@@ -228,6 +239,10 @@ def describe_names(names: Sequence[str]) -> str:
     if len(safe) < len(names):
         safe.append(f"{len(names) - len(safe)} that are not told, as they might be places")
     return ", ".join(safe) or "no columns at all"
+
+
+def _is_local(name: str) -> bool:
+    return "local" in normal_name(name)
 
 
 def _is_name(name: str) -> bool:
