@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,28 @@ def test_tracks_and_activities_are_traces_numbered_by_their_times(tmp_path: Path
         assert batch.trace is not None
         assert batch.trace.values() == [1, 1, 2]
         assert batch.layout.numbered
+
+
+def test_places_of_a_track_may_be_separated_by_commas(tmp_path: Path) -> None:
+    plain = sample(tmp_path, "track.kml")
+    text = re.sub(r"(<(?:gx:)?coord>\S+) (\S+) ?", r"\1,\2,", KML)
+    assert text.count(",") > KML.count(",")
+    (tmp_path / "commas").mkdir()
+    assert rows_of(read(sample(tmp_path / "commas", "track.kml", text.encode()))) == rows_of(read(plain))
+
+
+@pytest.mark.parametrize("kind", ["MovingGeomPoint", "MovingPoint"])
+def test_moving_points_of_a_database_are_read(tmp_path: Path, kind: str) -> None:
+    places = [[lon, lat] for lat, lon in zip(LATS, LONS, strict=True)]
+    parts = [
+        {"coordinates": places[:2], "datetimes": list(TIMES[:2]), "lower_inc": True},
+        {"coordinates": places[2:], "datetimes": list(TIMES[2:])},
+    ]
+    whole = {"coordinates": places, "datetimes": list(TIMES)}
+    for moving in (whole, {"sequences": parts}):
+        batch = read(sample(tmp_path, "moving.json", as_json({"type": kind, **moving})))
+        assert (faults(batch), batch.lat.tolist()) == ([Fault.NONE] * 3, list(LATS))
+        assert batch.at_us.tolist() == [unix * 1_000_000 for unix in UNIX]
 
 
 def test_points_of_a_kml_are_read_where_there_is_no_track(tmp_path: Path) -> None:

@@ -436,6 +436,7 @@ def test_a_column_of_dates_beside_one_of_times_is_that_of_their_dates(tmp_path: 
         "ts,latitude_deg,longitude_deg",
         "created_at,decimalLatitude,decimalLongitude",
         "gps_datetime,gpsLat,gpsLon",
+        "@timestamp,lat,lon",
         "Event Time,LATITUDE °,LONGITUDE °",
         "vehicle.timestamp,position.latitude,position.longitude",
         "aika,leveysaste,pituusaste",

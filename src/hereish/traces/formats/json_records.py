@@ -28,6 +28,7 @@ _TIMES = (
     *("tst", "timestamp", "time", "recorded_at", "timestampMs", "datetime", "date", "at", "ts"),
     *("fixTime", "deviceTime"),  # of Traccar
 )
+_ARRIVED = "arrived"  # of a stay, where no other time is known (Polarsteps)
 _NESTED = ("coords", "location")  # members that hold the place, such as those of a browser
 _PLACES = {
     *_NESTED,
@@ -106,8 +107,12 @@ def _batch(item: Any) -> list[Any]:
     """The objects of a line: itself, or those of its list, such as what Overland sends at once."""
     if isinstance(item, dict) and item.keys().isdisjoint(("_type", "geometry", *_PLACES)):
         lists = (item.get(name) for name in LISTS)
-        return next((many for many in lists if isinstance(many, list)), [item])
+        return next((many for many in lists if _may_be_fixes(many)), [item])
     return [item]
+
+
+def _may_be_fixes(many: Any) -> bool:
+    return isinstance(many, list) and (not many or isinstance(many[0], dict))
 
 
 def _fixes(number: int, item: Any, columns: Columns) -> Iterator[FileFix]:
@@ -131,6 +136,8 @@ def _time(fields: Mapping[str, Any], columns: Columns) -> Any:
     usual = next((name for name in _TIMES if fields.get(name) is not None), None)
     if usual is None:
         usual = columns.find("time", [name for name in fields if fields[name] is not None])
+    if usual is None and fields.get(_ARRIVED) is not None:
+        usual = _ARRIVED
     return None if usual is None else fields[usual]
 
 
