@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
+from hereish.traces.columns import Columns
 from hereish.traces.faults import Fault
 
 # English ones, whole or the first three letters: marraskuu is not March.
@@ -100,13 +103,30 @@ def is_clock(text: str) -> bool:
     return _BARE_CLOCK.fullmatch(text) is not None
 
 
+def lacks_date(time: object) -> bool:
+    """Whether a time is one of day, which a date of another column may complete."""
+    if not isinstance(time, str):
+        return False
+    clock = _NO_DATE.sub("", time.strip(), count=1)
+    return is_clock(clock) or _DIGIT_CLOCK.fullmatch(clock) is not None
+
+
 def with_date(date: str, time: str, *, always: bool) -> str:
     """A time with the date of another column, if it tells none itself, or `always`."""
-    time = time.strip()
-    clock = _NO_DATE.sub("", time, count=1)
-    if always or is_clock(clock) or _DIGIT_CLOCK.fullmatch(clock):
-        return f"{_MIDNIGHT.sub('', date.strip())} {clock}"
-    return time
+    if not always and not lacks_date(time):
+        return time.strip()
+    clock = _NO_DATE.sub("", time.strip(), count=1)
+    return f"{_MIDNIGHT.sub('', date.strip())} {clock}"
+
+
+def with_date_among(fields: Mapping[str, Any], time: Any, columns: Columns) -> Any:
+    """The same of an object, whose members are fields."""
+    always = columns.date is not None
+    if not isinstance(time, str) or not (always or lacks_date(time)):
+        return time
+    name = columns.date or columns.find("date", [name for name in fields if fields[name] != time])
+    date = None if name is None else fields.get(name)
+    return with_date(str(date), time, always=always) if isinstance(date, (str, int)) else time
 
 
 def _moment(parts: dict[str, str | None]) -> datetime | Fault:

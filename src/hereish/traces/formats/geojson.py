@@ -44,6 +44,7 @@ from hereish.traces.formats._markup import (
     merge_file,
 )
 from hereish.traces.formats._places import parse_position
+from hereish.traces.formats._time_texts import with_date_among
 from hereish.traces.formats._times import TimeParser, tells_time_of_day
 from hereish.traces.formats.base import Format, Source, Writer
 from hereish.traces.guarantee import GuaranteeMetadata
@@ -313,7 +314,8 @@ class _FeatureReader:
         """The positions of a feature, each with its time; None where it cannot be read."""
         places, known = feature.coordinates, feature.properties
         if feature.shape == _POINT:
-            return [(places, known.get(self._own_time(feature) or ""))]
+            time = known.get(self._own_time(feature) or "")
+            return [(places, with_date_among(known, time, self._columns))]
         if feature.shape == _LINE:
             return _pair(places, self._times(feature))
         if feature.shape == _LINES:

@@ -21,6 +21,7 @@ from hereish.traces.formats._json_kinds import HEAD_BYTES, LISTS, json_kind, rec
 from hereish.traces.formats._json_stream import JsonFile, parse_line
 from hereish.traces.formats._places import NO_PLACE, Place, parse_members, parse_position
 from hereish.traces.formats._text import read_lines
+from hereish.traces.formats._time_texts import with_date_among
 from hereish.traces.formats.base import Format, Source
 from hereish.traces.table import RowBatch
 
@@ -132,13 +133,13 @@ def _fixes(number: int, item: Any, columns: Columns) -> Iterator[FileFix]:
 
 def _time(fields: Mapping[str, Any], columns: Columns) -> Any:
     if columns.time is not None:
-        return fields.get(columns.time)
+        return with_date_among(fields, fields.get(columns.time), columns)
     usual = next((name for name in _TIMES if fields.get(name) is not None), None)
     if usual is None:
         usual = columns.find("time", [name for name in fields if fields[name] is not None])
     if usual is None and fields.get(_ARRIVED) is not None:
         usual = _ARRIVED
-    return None if usual is None else fields[usual]
+    return None if usual is None else with_date_among(fields, fields[usual], columns)
 
 
 def _place(item: Mapping[str, Any], fields: Mapping[str, Any], columns: Columns) -> Place:
