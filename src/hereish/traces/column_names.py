@@ -104,7 +104,7 @@ _DEGREES, _MINUTES = re.compile(r"_deg(rees?)?$"), re.compile(r"_min(utes?)?$")
 
 
 def normal_name(name: str) -> str:
-    """In small letters, with underscores: `Location-Lat`, `location.lat`, `Lat (deg)`, `@timestamp`."""
+    """In small letters, with underscores: `Location-Lat`, `location.lat`, `Lat (deg)`, `@time`."""
     bare = _BRACKETS.sub("", name.strip().lower())
     return re.sub(r"[\s.:°_@-]+", "_", bare).strip("_")
 

@@ -81,7 +81,7 @@ DATED = [
 @pytest.mark.parametrize(("fields", "options"), DATED)
 @pytest.mark.parametrize("name", ["a.json", "a.geojson"])
 def test_a_date_may_be_in_another_member(
-    tmp_path: Path, name: str, fields: dict[str, Any], options: dict[str, str]
+    tmp_path: Path, name: str, fields: dict[str, Any], options: dict[str, Any]
 ) -> None:
     top: Any = [{**PLACE, **fields}]
     if name == "a.geojson":
@@ -95,7 +95,7 @@ def test_a_date_may_be_in_another_member(
 
 @pytest.mark.parametrize("options", [{}, {"date": "day"}])
 def test_a_clock_without_a_date_says_that_it_has_none(
-    tmp_path: Path, options: dict[str, str]
+    tmp_path: Path, options: dict[str, Any]
 ) -> None:
     (tmp_path / "a.json").write_text(json.dumps([{**PLACE, "time": CLOCK}]))
     (source,) = find_sources([str(tmp_path / "a.json")])
