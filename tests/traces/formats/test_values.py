@@ -21,7 +21,7 @@ from hereish.traces.column_names import (
     normal_name,
 )
 from hereish.traces.columns import Columns
-from hereish.traces.faults import FAULT_TEXTS, Fault
+from hereish.traces.faults import FAULT_TEXTS, Fault, UnreadableFileError
 from hereish.traces.formats import delimited
 from hereish.traces.formats._degrees import parse_degrees
 from hereish.traces.formats._time_numbers import UNITS_US, number_time, unit_of
@@ -384,6 +384,18 @@ def test_encodings_of_spreadsheets_are_read(tmp_path: Path, encode: Any) -> None
     assert batch.user is not None
     assert batch.user.names == ["Zoë"]
     assert batch.lat[-1] == 60.5
+
+
+def test_fields_may_be_filled_with_zeros(tmp_path: Path) -> None:
+    """As Columbus loggers do; but zeros elsewhere are of damage."""
+    text = "INDEX,DATE,TIME,LATITUDE N/S,LONGITUDE E/W,VOX\r\n"
+    text += "1\0\0\0,20240615,103000,60.5N,025.5E,\0\0\0\r\n" * 2
+    batch = table(tmp_path, text)
+    assert (batch.fault.tolist(), batch.at_us.tolist()) == ([0, 0], [US, US])
+    assert (batch.lat.tolist(), batch.lon.tolist()) == ([60.5] * 2, [25.5] * 2)
+    for damage in ("\0\0\0", "\0\0\0\r\n", "1,20240615,10\x003000,60.5N,025.5E,\r\n"):
+        with pytest.raises(UnreadableFileError, match="not text in UTF-8"):
+            table(tmp_path, text + damage)
 
 
 def test_what_stands_around_a_table_is_passed_over(tmp_path: Path) -> None:
