@@ -66,6 +66,9 @@ def test_lists_of_texts_are_of_an_event(tmp_path: Path) -> None:
     lines = [{**PLACE, "tst": AT_S}, {"event": "shopping", "items": ["milk"]}]
     text = "\n".join(map(json.dumps, lines))
     assert faults(read_file(tmp_path, "a.jsonl", text)) == [Fault.NONE]
+    lines = [{**PLACE, "tst": AT_S}, {"points": [None, {**PLACE, "tst": AT_S + 1}]}]
+    text = "\n".join(map(json.dumps, lines))
+    assert faults(read_file(tmp_path, "a.jsonl", text)) == [Fault.NONE, Fault.LINE, Fault.NONE]
 
 
 CLOCK = "08:00:00"

@@ -108,12 +108,15 @@ def _batch(item: Any) -> list[Any]:
     """The objects of a line: itself, or those of its list, such as what Overland sends at once."""
     if isinstance(item, dict) and item.keys().isdisjoint(("_type", "geometry", *_PLACES)):
         lists = (item.get(name) for name in LISTS)
-        return next((many for many in lists if _may_be_fixes(many)), [item])
+        return next(
+            (many for many in lists if isinstance(many, list) and _may_be_fixes(many)), [item]
+        )
     return [item]
 
 
-def _may_be_fixes(many: Any) -> bool:
-    return isinstance(many, list) and (not many or isinstance(many[0], dict))
+def _may_be_fixes(many: list[Any]) -> bool:
+    """Whether it may be one of fixes, and not of texts that an event has."""
+    return not many or any(isinstance(one, dict) for one in many)
 
 
 def _fixes(number: int, item: Any, columns: Columns) -> Iterator[FileFix]:
