@@ -105,6 +105,11 @@ def test_a_line_needs_a_time_for_each_position(tmp_path: Path) -> None:
         Fault.TIME,
     ]
     assert batch.passed_over == "1 line without times"
+    alone = collection(line(0, 1, coordTimes=AT), line(0, 1))  # is no planned route
+    assert faults(read(source(tmp_path, "a.geojson", alone))) == [Fault.TIME] * 2
+    planned = collection(line(0, 1, coordTimes=[None, None]), line(0, 1, coordTimes=[]))
+    with pytest.raises(NoPointsError, match="none of its points has a time"):
+        read(source(tmp_path, "a.geojson", planned))
 
 
 def test_each_point_has_the_time_of_its_own_property(tmp_path: Path) -> None:

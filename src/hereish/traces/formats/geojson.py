@@ -343,7 +343,11 @@ class _FeatureReader:
         return [(None, None)]
 
     def _times(self, line: _Feature) -> object:
-        return next((times for times in self._time_lists(line) if isinstance(times, list)), None)
+        lists = (times for times in self._time_lists(line) if isinstance(times, list))
+        times = next(lists, None)
+        # There may not be one for each position, but the line was travelled.
+        self.any_time |= any(any(one) if isinstance(one, list) else one for one in times or ())
+        return times
 
     def _parse_position(
         self, position: Any, time: Any
