@@ -104,9 +104,9 @@ _DEGREES, _MINUTES = re.compile(r"_deg(rees?)?$"), re.compile(r"_min(utes?)?$")
 
 
 def normal_name(name: str) -> str:
-    """A name in small letters, with underscores: `Location-Lat`, `location.lat`, `Lat (deg)`."""
+    """In small letters, with underscores: `Location-Lat`, `location.lat`, `Lat (deg)`, `@time`."""
     bare = _BRACKETS.sub("", name.strip().lower())
-    return re.sub(r"[\s.:°_-]+", "_", bare).strip("_")
+    return re.sub(r"[\s.:°_@-]+", "_", bare).strip("_")
 
 
 def known_names(role: str) -> frozenset[str]:

@@ -66,10 +66,21 @@ class Columns:
             if wanted not in available:
                 raise self._missing(role, available)
             return wanted
-        usual = find_known(role, available)
+        usual: Sequence[str] = find_known(role, available)
+        if len(usual) > 1 and role in ("time", "date"):
+            usual = self._without_local(role, usual, available)
         if len(usual) > 1:
             raise ParameterError(f"which is it, {describe_names(usual)}? Say so with --{role}")
         return usual[0] if usual else None
+
+    def _without_local(
+        self, role: str, names: Sequence[str], available: Sequence[str]
+    ) -> Sequence[str]:
+        """Of times, or of dates beside one, those that need no time zone, if there are any."""
+        time = self.find("time", available) if role == "date" else self.time
+        if time is not None and (role == "time" or self.time is not None or _is_local(time)):
+            return names  # a date must be that of its time, and is not guessed
+        return [name for name in names if not _is_local(name)] or names
 
     def find_time(self, available: Sequence[str]) -> str | None:
         """The column of times; that of dates, whose values must then tell the time of day."""
@@ -120,12 +131,13 @@ class Columns:
     ) -> dict[str, str]:
         """The name of each role's column in a table; user and trace may be missing.
 
-        With `points` one column of points may stand for lat and lon, and the role `date` may be
-        there; with `dates` a column of dates may stand for the times. Raises if a column to keep
+        With `points` one column of points may stand for lat and lon; with `dates` the role `date`
+        may be there, or a column of dates stand for the times. Raises if a column to keep
         is missing, or if two roles would read the same column.
         """
-        for option, name in (("--date", self.date), ("--point", self.point)):
-            if name is not None and not points:
+        options = (("--date", self.date, dates), ("--point", self.point, points))
+        for option, name, possible in options:
+            if name is not None and not possible:
                 raise ParameterError(
                     f"{option} is for CSV, TSV and Parquet: save it as one of these, or leave out "
                     f"{option}"
@@ -145,7 +157,7 @@ class Columns:
             names["time"] = time
             required = [role for role in required if role != "time"]
         names |= {role: self.require(role, different) for role in required}
-        if points:
+        if dates:
             date = self.find("date", different)
             if date is not None and (self.date is not None or date not in names.values()):
                 names["date"] = date
@@ -228,6 +240,10 @@ def describe_names(names: Sequence[str]) -> str:
     if len(safe) < len(names):
         safe.append(f"{len(names) - len(safe)} that are not told, as they might be places")
     return ", ".join(safe) or "no columns at all"
+
+
+def _is_local(name: str) -> bool:
+    return "local" in normal_name(name)
 
 
 def _is_name(name: str) -> bool:

@@ -100,6 +100,7 @@ FAULT_TEXTS = {
         "its time has no date",
         "a time with its date, in one column or in two",
         "name the column of the dates with --date",
+        "export it with dates; of JSON, name the property of the dates with --date",
     ),
     Fault.NO_CLOCK: FaultText(
         "its date has no time of day",

@@ -96,6 +96,14 @@ def test_a_bad_row_has_its_fault_and_its_line_and_the_others_stay(
     assert batch.lon[[0, 2]].tolist() == [24.94, 24.94]
 
 
+@pytest.mark.parametrize("row", [",,,", " , ,, ", ",", ",,,,", '"","","",""', '"",""'])
+def test_rows_without_anything_are_passed_over(tmp_path: Path, row: str) -> None:
+    """As spreadsheets write them at the end."""
+    batch = one(tmp_path, HEADER + ROW + row + "\n" + ROW)
+    assert batch.fault.tolist() == [Fault.NONE] * 2
+    assert batch.line.tolist() == [2, 4]
+
+
 def test_lines_are_counted_as_an_editor_does(tmp_path: Path) -> None:
     noted = '"two\nlines",2024-05-01T08:00:00Z,60.17,24.94\n'
     text = "\n\n" + HEADER + "\n" + ROW + noted + "   \n\n" + ROW

@@ -12,7 +12,9 @@ import pytest
 
 from hereish.errors import ParameterError
 from hereish.traces.columns import Columns, Layout
-from hereish.traces.faults import Fault
+from hereish.traces.faults import Fault, NoPointsError
+from hereish.traces.formats.base import Source
+from hereish.traces.formats.registry import get_format
 from tests.support.geojson_samples import AT, AT_US, traces, users
 from tests.support.markup_samples import (
     LATS,
@@ -103,6 +105,11 @@ def test_a_line_needs_a_time_for_each_position(tmp_path: Path) -> None:
         Fault.TIME,
     ]
     assert batch.passed_over == "1 line without times"
+    alone = collection(line(0, 1, coordTimes=AT), line(0, 1))  # is no planned route
+    assert faults(read(source(tmp_path, "a.geojson", alone))) == [Fault.TIME] * 2
+    planned = collection(line(0, 1, coordTimes=[None, None]), line(0, 1, coordTimes=[]))
+    with pytest.raises(NoPointsError, match="none of its points has a time"):
+        read(source(tmp_path, "a.geojson", planned))
 
 
 def test_each_point_has_the_time_of_its_own_property(tmp_path: Path) -> None:
@@ -119,6 +126,33 @@ def test_each_point_has_the_time_of_its_own_property(tmp_path: Path) -> None:
     named = read(source(tmp_path, "a.geojson", content), Columns(time="timestamp"))
     assert faults(named) == [Fault.TIME, Fault.NONE]
     assert named.passed_over == "2 points without a time"
+
+
+def test_a_collection_of_a_single_point_is_that_point(tmp_path: Path) -> None:
+    single = {"type": "MultiPoint", "coordinates": [[LONS[0], LATS[0], 3.5]]}
+    several = {"type": "MultiPoint", "coordinates": [[1, 2], [3, 4]]}
+    content = collection(feature(single, {"time": AT[0]}), feature(several, {"name": "a"}))
+    batch = read(source(tmp_path, "a.geojson", content))
+    assert (faults(batch), batch.at_us.tolist()) == ([Fault.NONE], AT_US[:1])
+    assert (batch.lat.tolist(), batch.lon.tolist()) == ([LATS[0]], [LONS[0]])
+    empty = collection(feature({"type": "MultiPoint", "coordinates": [[]]}, {"time": AT[0]}))
+    assert faults(read(source(tmp_path, "a.geojson", empty))) == [Fault.LINE]
+
+
+@pytest.mark.parametrize("name", ["a.geojson", "a.json"])
+def test_features_on_lines_of_their_own_are_not_called_broken(tmp_path: Path, name: str) -> None:
+    lines = [json.dumps(point(i, time=AT[i])) for i in range(2)]
+    one = source(tmp_path, name, "\n".join(lines))
+    reason, where = unreadable(one)
+    assert ("one object per line" in reason, where) == (True, 2)
+    records = Source(one.path, get_format("records"), Path("a.geojsonl"))
+    assert faults(read(records)) == [Fault.NONE] * 2
+
+
+def test_points_without_any_property_have_no_times(tmp_path: Path) -> None:
+    content = collection(feature({"type": "Point", "coordinates": [1, 2]}, {}), point(0))
+    with pytest.raises(NoPointsError, match="none of its points has a time"):
+        read(source(tmp_path, "a.geojson", content))
 
 
 def test_features_without_a_place_are_passed_over(tmp_path: Path) -> None:

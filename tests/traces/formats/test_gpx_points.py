@@ -29,6 +29,7 @@ POINTS = [
     '<trkpt lat="60.8" lon="24.2"><extensions><time>no</time></extensions>' + TIME % 7 + "</trkpt>",
     '<trkpt lat="x" lon="24.1"><time/></trkpt>',
     '<trkpt lat="60.9" lon="24.0"><ele>5 --></ele>' + TIME % 8 + "</trkpt>",
+    '<trkpt lat="61.0" lon="23.9"><time>\r\n\t2024-05-01T08:00:09Z\n</time></trkpt>',
 ]
 BETWEEN = [
     "",

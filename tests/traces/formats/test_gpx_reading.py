@@ -54,6 +54,21 @@ def test_older_files_and_such_without_a_namespace_are_read(tmp_path: Path, space
     assert batch.lat.tolist() == [1.25]
 
 
+def test_a_time_on_a_line_of_its_own_is_one(tmp_path: Path) -> None:
+    points = fix() + fix(time="\r\n\t2024-05-01T08:00:01.5Z\n")
+    batch = read(source(tmp_path, "a.gpx", file(track(points))))
+    assert faults(batch) == [Fault.NONE] * 2
+    assert batch.at_us.tolist() == [MAY_1_US, MAY_1_US + 1_500_000]
+
+
+@pytest.mark.parametrize("before", ["\n", " \r\n\t", "\n" * 70_000])
+def test_blank_lines_may_stand_before_everything(tmp_path: Path, before: str) -> None:
+    batch = read(source(tmp_path, "a.gpx", before + GPX))
+    assert faults(batch) == [Fault.NONE] * 3
+    if len(before) < 10:
+        assert batch.line.tolist() == [line + before.count("\n") for line in (8, 11, 14)]
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "iso-8859-1", "windows-1252"])
 def test_an_encoding_that_is_declared_is_read(tmp_path: Path, encoding: str) -> None:
     text = f'<?xml version="1.0" encoding="{encoding}"?>' + file(

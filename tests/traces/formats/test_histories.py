@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hereish.errors import ParameterError
 from hereish.traces.columns import Columns
 from hereish.traces.discovery import find_sources
 from hereish.traces.faults import Fault, NoPointsError
+from hereish.traces.formats import _encodings
 from hereish.traces.formats.registry import get_format
 from hereish.traces.table import RowBatch
 from tests.support.history_samples import (
@@ -34,6 +36,7 @@ from tests.support.history_samples import (
     gga,
     rmc,
     sample,
+    sentence,
 )
 from tests.support.markup_samples import (
     GUARANTEE,
@@ -126,6 +129,34 @@ def test_a_damaged_sentence_is_marked_and_one_without_a_fix_left_out(tmp_path: P
     assert faults(batch) == [Fault.NONE, Fault.LINE]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\r\r\n", ""])
+@pytest.mark.parametrize("block", [1, 7, 1 << 16])
+def test_no_sentence_is_lost_whatever_ends_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, block: int
+) -> None:
+    monkeypatch.setattr(_encodings, "CHUNK_BYTES", block)
+    sentences = [rmc(f"08000{i}", "010524", *NMEA_PLACES[0]).rstrip() for i in range(5)]
+    text = "".join(sentence + end for sentence in sentences)
+    batch = read(sample(tmp_path, "log.nmea", text.encode()))
+    assert faults(batch) == [Fault.NONE] * 5
+    assert batch.line.tolist() == ([1, 2, 3, 4, 5] if end else [1] * 5)
+
+
+@pytest.mark.parametrize(("mode", "count"), [("AN", 1), ("NNR", 1), ("N", 0), ("NN", 0), ("", 0)])
+def test_fixes_of_several_systems_of_satellites_are_read(
+    tmp_path: Path, mode: str, count: int
+) -> None:
+    date = sentence("GNZDA,075959.00,01,05,2024,00,00")
+    place = f"{NMEA_PLACES[0][0]},N,{NMEA_PLACES[0][1]},W"
+    text = date + sentence(f"GNGNS,080000.00,{place},{mode},12,0.9,12.0,18.0,,")
+    if not count:
+        assert "no positions" in unreadable(sample(tmp_path, "log.nmea", text.encode()))[0]
+        return
+    batch = read(sample(tmp_path, "log.nmea", text.encode()))
+    assert batch.at_us.tolist() == [1_714_550_400_000_000]
+    assert batch.lat[0] == pytest.approx(48 + 12.73619 / 60, abs=1e-12)
+
+
 def test_sentences_without_a_date_are_named(tmp_path: Path) -> None:
     text = gga("080000", *NMEA_PLACES[0]) + gga("080001", *NMEA_PLACES[1])
     reason, _ = unreadable(sample(tmp_path, "log.nmea", text.encode()))
@@ -196,6 +227,29 @@ def test_tracks_and_activities_are_traces_numbered_by_their_times(tmp_path: Path
         assert batch.trace is not None
         assert batch.trace.values() == [1, 1, 2]
         assert batch.layout.numbered
+
+
+def test_places_of_a_track_may_be_separated_by_commas(tmp_path: Path) -> None:
+    plain = sample(tmp_path, "track.kml")
+    text = re.sub(r"(<(?:gx:)?coord>\S+) (\S+) ?", r"\1,\2,", KML)
+    assert text.count(",") > KML.count(",")
+    (tmp_path / "commas").mkdir()
+    other = sample(tmp_path / "commas", "track.kml", text.encode())
+    assert rows_of(read(other)) == rows_of(read(plain))
+
+
+@pytest.mark.parametrize("kind", ["MovingGeomPoint", "MovingPoint"])
+def test_moving_points_of_a_database_are_read(tmp_path: Path, kind: str) -> None:
+    places = [[lon, lat] for lat, lon in zip(LATS, LONS, strict=True)]
+    parts = [
+        {"coordinates": places[:2], "datetimes": list(TIMES[:2]), "lower_inc": True},
+        {"coordinates": places[2:], "datetimes": list(TIMES[2:])},
+    ]
+    whole = {"coordinates": places, "datetimes": list(TIMES)}
+    for moving in (whole, {"sequences": parts}):
+        batch = read(sample(tmp_path, "moving.json", as_json({"type": kind, **moving})))
+        assert (faults(batch), batch.lat.tolist()) == ([Fault.NONE] * 3, list(LATS))
+        assert batch.at_us.tolist() == [unix * 1_000_000 for unix in UNIX]
 
 
 def test_points_of_a_kml_are_read_where_there_is_no_track(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import csv
 import json
 import math
 import pickle
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,8 +19,18 @@ from hereish.traces.discovery import find_sources
 from hereish.traces.faults import FAULT_REASONS, Fault, NoPointsError, UnreadableFileError
 from hereish.traces.files import sanitize_files
 from hereish.traces.summary import Summary
-from tests.support.history_samples import BINARY, KML, MOVING, SAMPLES, TCX, TIMES, as_json, zipped
-from tests.support.markup_samples import read
+from tests.support.history_samples import (
+    BINARY,
+    KML,
+    MOVING,
+    SAMPLES,
+    TCX,
+    TIMES,
+    as_json,
+    sample,
+    zipped,
+)
+from tests.support.markup_samples import faults, read
 
 M = hereish.fixed_utility(hereish.Privacy(math.log(10), 100), 3000, window=hereish.Day("UTC"))
 # XML says its encoding itself.
@@ -158,3 +170,16 @@ def test_what_is_wrong_with_a_file_survives_another_process() -> None:
         again = pickle.loads(pickle.dumps(error))  # noqa: S301  # what has just been made
         assert type(again) is type(error)
         assert vars(again) == vars(error)
+
+
+def test_dates_and_times_of_a_geopackage_may_be_in_two_columns(tmp_path: Path) -> None:
+    whole = read(sample(tmp_path, "ours.gpkg"))
+    with closing(sqlite3.connect(tmp_path / "ours.gpkg")) as database:
+        database.execute("ALTER TABLE reports ADD COLUMN date TEXT")
+        database.execute("UPDATE reports SET date = substr(time, 1, 10), time = substr(time, 12)")
+        database.commit()
+    (source,) = find_sources([str(tmp_path / "ours.gpkg")])
+    for columns in (Columns(), Columns(date="date")):
+        batch = read(source, columns)
+        assert faults(batch) == [Fault.NONE] * 3
+        assert batch.at_us.tolist() == whole.at_us.tolist()

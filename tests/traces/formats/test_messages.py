@@ -200,7 +200,8 @@ CHOICES: list[tuple[str, str | bytes, Columns]] = [
     ("in.csv", HEADER + GOOD, Columns(trace="user")),
     ("in.csv", TWICE, Columns()),
     ("in.csv", HEADER + GOOD, Columns(time_format="%H")),
-    ("in.gpkg", SAMPLES["ours.gpkg"][0], Columns(date="date")),
+    ("in.gpkg", SAMPLES["ours.gpkg"][0], Columns(date="when")),
+    ("in.gpkg", SAMPLES["ours.gpkg"][0], Columns(point="geom")),
     ("in.gpx", track(POINT), Columns(keep=("ele",))),
     ("in.gpx", track(POINT), Columns(keep=("lat",))),
 ]

@@ -21,7 +21,7 @@ from hereish.traces.column_names import (
     normal_name,
 )
 from hereish.traces.columns import Columns
-from hereish.traces.faults import FAULT_TEXTS, Fault
+from hereish.traces.faults import FAULT_TEXTS, Fault, UnreadableFileError
 from hereish.traces.formats import delimited
 from hereish.traces.formats._degrees import parse_degrees
 from hereish.traces.formats._time_numbers import UNITS_US, number_time, unit_of
@@ -58,6 +58,9 @@ SAME = [
     "15 Jun 2024 10:30:00",
     "15-Jun-2024 10:30:00",
     "June 15, 2024 10:30 AM",
+    "Jun 15, 2024, 10:30:00\N{NARROW NO-BREAK SPACE}AM",  # as browsers write it
+    "2024-06-15\N{NO-BREAK SPACE}10:30:00\N{NO-BREAK SPACE}UTC",
+    "2024/06/15 10:30:00.",
     "15. 6. 2024 10:30",
     "Sat, 15 Jun 2024 10:30:00 GMT",
     "Sat Jun 15 10:30:00 UTC 2024",
@@ -208,12 +211,20 @@ def test_excels_days_are_those_of_a_clock(tmp_path: Path) -> None:
         "date,time,lat,lon\n2024-06-15,1899-12-30T10:30:00Z,60,25\n",
         "date,time,lat,lon\n2024-06-15,1/0/1900 10:30:00 AM,60,25\n",
         "date,time,lat,lon\n2024-06-15,1970-01-01 10:30,60,25\n",
+        "date,time,lat,lon\n2024/06/15,10:30:00.,60,25\n",
+        "DATE,TIME,lat,lon\n20240615,103000,60,25\n",
+        "DATE,TIME,lat,lon\n15.06.2024,103000.000,60,25\n",
+        "date,time,lat,lon\n2024-06-15 00:00:00,10:30:00,60,25\n",
+        "date,time,lat,lon\n2024-06-15T00:00:00.000,103000,60,25\n",
     ],
 )
 def test_date_and_time_may_be_in_two_columns(tmp_path: Path, text: str) -> None:
     batch = table(tmp_path, text)
     assert not batch.fault.any()
     assert (batch.at_us[0], batch.lat[0], batch.lon[0]) == (US, 60.0, 25.0)
+    digits = "DATE,TIME,lat,lon\n240615,103000,60,25\n"  # or 24 June 2015
+    assert table(tmp_path, digits).fault.tolist() == [Fault.TIME]
+    assert table(tmp_path, digits, time_format="%y%m%d %H%M%S").at_us.tolist() == [US]
     named = "day,clock,lat,lon\n15/06/2024,10.30,60,25\n"
     form = "%d/%m/%Y %H.%M"
     batch = table(tmp_path, named, date="day", time="clock", time_format=form)
@@ -375,6 +386,18 @@ def test_encodings_of_spreadsheets_are_read(tmp_path: Path, encode: Any) -> None
     assert batch.lat[-1] == 60.5
 
 
+def test_fields_may_be_filled_with_zeros(tmp_path: Path) -> None:
+    """As Columbus loggers do; but zeros elsewhere are of damage."""
+    text = "INDEX,DATE,TIME,LATITUDE N/S,LONGITUDE E/W,VOX\r\n"
+    text += "1\0\0\0,20240615,103000,60.5N,025.5E,\0\0\0\r\n" * 2
+    batch = table(tmp_path, text)
+    assert (batch.fault.tolist(), batch.at_us.tolist()) == ([0, 0], [US, US])
+    assert (batch.lat.tolist(), batch.lon.tolist()) == ([60.5] * 2, [25.5] * 2)
+    for damage in ("\0\0\0", "\0\0\0\r\n", "1,20240615,10\x003000,60.5N,025.5E,\r\n"):
+        with pytest.raises(UnreadableFileError, match="not text in UTF-8"):
+            table(tmp_path, text + damage)
+
+
 def test_what_stands_around_a_table_is_passed_over(tmp_path: Path) -> None:
     text = (
         "sep=;\n# made by a logger\n\n#time;lat;lon;\n"
@@ -425,6 +448,7 @@ def test_a_column_of_dates_beside_one_of_times_is_that_of_their_dates(tmp_path: 
         "ts,latitude_deg,longitude_deg",
         "created_at,decimalLatitude,decimalLongitude",
         "gps_datetime,gpsLat,gpsLon",
+        "@timestamp,lat,lon",
         "Event Time,LATITUDE °,LONGITUDE °",
         "vehicle.timestamp,position.latitude,position.longitude",
         "aika,leveysaste,pituusaste",
@@ -451,6 +475,19 @@ def test_of_two_equally_usual_names_neither_is_taken(tmp_path: Path, header: str
     cells = ",".join("1" for _ in header.split(","))
     with pytest.raises(ParameterError, match=why):
         table(tmp_path, f"{header}\n{cells}\n")
+
+
+def test_of_local_times_and_others_the_others_are_taken(tmp_path: Path) -> None:
+    """As receivers write both; the others need no time zone."""
+    columns = "UTC DATE,UTC TIME,LOCAL DATE,LOCAL TIME,lat,lon"
+    text = f"{columns}\n2024/06/15,10:30:00,2024/06/16,01:30:00,60,25\n"
+    assert table(tmp_path, text).at_us.tolist() == [US]
+    numbers = f"Local Timestamp,Unix Timestamp,lat,lon\n2024-06-15 13:30,{SECONDS},60,25\n"
+    assert table(tmp_path, numbers).at_us.tolist() == [US]
+    # The date of a local time, or of one that is named, is not guessed.
+    for content, name in ((text, "LOCAL TIME"), (text.replace("UTC TIME", "x"), None)):
+        with pytest.raises(ParameterError, match="which is it, 'UTC DATE', 'LOCAL DATE'"):
+            table(tmp_path, content, time=name)
 
 
 def test_a_more_usual_name_is_taken_before_rarer_ones(tmp_path: Path) -> None:

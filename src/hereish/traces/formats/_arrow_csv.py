@@ -78,10 +78,23 @@ class ArrowReader:
         if table.num_rows + len(odd) != lines or len(odd) > 1 + lines // _ODD_ROWS:
             return None  # blank lines, rows of several lines, or too much that is odd
         line = np.arange(before + 1, before + lines + 1)
-        if not odd:
-            return [self._convert(table, moments, line)]
-        line = np.delete(line, np.array(odd) - 1)
-        return list(_with_odd(self._convert(table, moments, line), odd, block, before))
+        if odd:
+            line = np.delete(line, np.array(odd) - 1)
+        rows = self._convert(table, moments, line)
+        if self._may_be_blank(rows):
+            return None
+        return list(_with_odd(rows, odd, block, before)) if odd else [rows]
+
+    def _may_be_blank(self, rows: FieldBlock) -> bool:
+        """Whether a row may have nothing in it, which all of its fields tell."""
+        if rows.moments is not None:
+            empty = ~rows.moments.known
+        else:
+            times = rows.texts[self._fields.time]
+            empty = np.array([not text.strip() for text in times], dtype=np.bool_)
+        for degrees in rows.degrees.values():
+            empty = empty & np.isnan(degrees)
+        return bool(empty.any())
 
     def _is_simple(self, block: bytes) -> bool:
         """Whether quotes enclose whole fields, and lines end as they do everywhere."""

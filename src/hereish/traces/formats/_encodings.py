@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import io
+import re
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -12,6 +13,8 @@ from hereish.traces.faults import UnreadableFileError
 
 CHUNK_BYTES = 1 << 18
 _SNIFFED = 64  # bytes, by which UTF-16 without a mark is known
+# Some loggers fill each field to its width with zeros. At the end of a file they are of a crash.
+_PADDING = re.compile(rb"\0+(?=[,;\t|])|(?<=[,;\t|])\0+(?=\r?\n)")
 _CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\r\f")
 
 
@@ -106,6 +109,8 @@ class LineDecoder:
         return (data.isascii() and b"\0" not in data) or self._utf8(data) is not None
 
     def _decode(self, part: bytes, line: int) -> str:
+        if b"\0" in part:
+            part = _PADDING.sub(b"", part)
         text = None if self._latin else self._utf8(part)
         if text is not None:
             return text

@@ -18,7 +18,7 @@ _CHILD = r"<(?P<NAME>[A-Za-z][A-Za-z0-9]*)>" + _TEXT + r"</(?P=NAME)>"
 _PLAIN = re.compile(
     r'<trkpt lat="([-+.0-9eE]*)" lon="([-+.0-9eE]*)">'
     + (r"(?:" + _SPACE + r"(?!<time>)" + _CHILD.replace("NAME", "before") + r")*")
-    + (r"(?:" + _SPACE + r"<time>([ !-%'-;=?-\\^-~]*)</time>)?")
+    + (r"(?:" + _SPACE + r"<time>(" + _TEXT + r")</time>)?")
     + (r"(?:" + _SPACE + _CHILD.replace("NAME", "after") + r")*")
     + (_SPACE + r"</trkpt>" + _SPACE)
 )

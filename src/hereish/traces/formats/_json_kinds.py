@@ -18,6 +18,8 @@ _MFJSON = {
     "temporalGeometry",
     "features[].temporalGeometry",
     "type=MovingPoint",
+    "type=MovingGeomPoint",
+    "type=MovingGeogPoint",
     "type=MovingGeometryCollection",
     "temporalGeometry.type=MovingPoint",
     "properties.datetimes",
@@ -40,7 +42,10 @@ _GOOGLE = {
 }
 _LATS, _LONS = ("lat", "latitude"), ("lon", "lng", "long", "longitude")
 # Where lists of records are: at the top, or under these names.
-LISTS = ("", "locations", "points", "data", "results", "records", "positions", "fixes", "path")
+LISTS = (
+    *("", "locations", "points", "data", "results", "records", "positions", "fixes", "path"),
+    *("steps", "all_steps", "samples", "items"),  # of Polarsteps, Arc and Foursquare
+)
 
 
 def json_kind(head: bytes) -> JsonKind:

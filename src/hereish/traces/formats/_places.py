@@ -56,7 +56,8 @@ def parse_members(record: Any) -> Place:
         if lat in record or lon in record:
             return _from_e7(record.get(lat)), _from_e7(record.get(lon))
     for lat, lon in _PLAIN:
-        if lat in record and lon in record:
+        # Beside a point, Dawarich writes null for both.
+        if lat in record and lon in record and not (record[lat] is None and record[lon] is None):
             return parse_degrees(record[lat], "lat"), parse_degrees(record[lon], "lon")
     for name in ("latLng", "LatLng", "point", "lonlat"):
         if isinstance(record.get(name), str):

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
+from hereish.traces.columns import Columns
 from hereish.traces.faults import Fault
 
 # English ones, whole or the first three letters: marraskuu is not March.
@@ -22,7 +25,7 @@ _MONTHS = {
     for spelling in (name, name[:3], name[:4] if name == "september" else name)
 }
 _CLOCK = (
-    r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d+))?)?"
+    r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d*))?)?"
     r"(?:\s*(?P<half>[ap])\.?m\.?)?"
 )
 _ZONE = r"(?:\s*(?P<zone>z|utc|gmt|(?:utc|gmt)?\s*[+-]\d{1,2}(?::?\d{2})?))?"
@@ -56,6 +59,15 @@ _BARE_CLOCK = re.compile(rf"(?:T\s*)?{_CLOCK}{_ZONE}", re.IGNORECASE | re.ASCII)
 _NO_DATE = re.compile(
     r"(?:1899-12-3[01]|1900-01-0[01]|1970-01-01|0?1/0?[01]/1900)[T\s]+(?=\d)", re.ASCII
 )
+_MIDNIGHT = re.compile(r"[T\s]+0?0:00(?::00(?:\.0+)?)?$", re.ASCII)  # behind a date without a time
+# A clock in digits alone: only beside a date it is none of the numbers that stand for times.
+_DIGITS = r"([01]\d|2[0-4])([0-5]\d)([0-5]\d)(?=\.\d*$|$)"
+_DIGIT_CLOCK = re.compile(_DIGITS + r"(?:\.\d*)?", re.ASCII)
+_DATE_AND_DIGITS = re.compile(
+    r"(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4})[T\s]+" + _DIGITS, re.ASCII | re.IGNORECASE
+)
+# Before AM and PM browsers and phones write narrow ones, which programs copy into their files.
+_SPACES = {ord(space): " " for space in "\N{NO-BREAK SPACE}\N{THIN SPACE}\N{NARROW NO-BREAK SPACE}"}
 _EITHER = re.compile(r"\d{1,2}[-/]\d{1,2}[-/]\d{2,4}\b.*", re.ASCII)
 _ABBREVIATED = re.compile(r".*\d(?:\.\d+)?\s+[A-Z]{2,5}(?:\s+\d{4})?", re.ASCII)
 # Lotus and Excel write 24-hour clocks as fractions; those are numbers and not read here.
@@ -66,7 +78,8 @@ def parse_time_text(text: str) -> datetime | Fault:
     """The time that a text stands for, without a zone if it has none; or why it is not read."""
     if len(text) > _LONGEST:
         return Fault.TIME
-    text = text.replace("\N{MINUS SIGN}", "-")
+    text = text.replace("\N{MINUS SIGN}", "-").translate(_SPACES)
+    text = _DATE_AND_DIGITS.sub(r"\1 \2:\3:\4", text, count=1)
     named = _NAMED_OFFSET.search(text)
     if named is not None and named.end() == len(text):
         text = text[: named.end(1)]
@@ -90,11 +103,30 @@ def is_clock(text: str) -> bool:
     return _BARE_CLOCK.fullmatch(text) is not None
 
 
+def lacks_date(time: object) -> bool:
+    """Whether a time is one of day, which a date of another column may complete."""
+    if not isinstance(time, str):
+        return False
+    clock = _NO_DATE.sub("", time.strip(), count=1)
+    return is_clock(clock) or _DIGIT_CLOCK.fullmatch(clock) is not None
+
+
 def with_date(date: str, time: str, *, always: bool) -> str:
     """A time with the date of another column, if it tells none itself, or `always`."""
-    time = time.strip()
-    clock = _NO_DATE.sub("", time, count=1)
-    return f"{date.strip()} {clock}" if always or is_clock(clock) else time
+    if not always and not lacks_date(time):
+        return time.strip()
+    clock = _NO_DATE.sub("", time.strip(), count=1)
+    return f"{_MIDNIGHT.sub('', date.strip())} {clock}"
+
+
+def with_date_among(fields: Mapping[str, Any], time: Any, columns: Columns) -> Any:
+    """The same of an object, whose members are fields."""
+    always = columns.date is not None
+    if not isinstance(time, str) or not (always or lacks_date(time)):
+        return time
+    name = columns.date or columns.find("date", [name for name in fields if fields[name] != time])
+    date = None if name is None else fields.get(name)
+    return with_date(str(date), time, always=always) if isinstance(date, (str, int)) else time
 
 
 def _moment(parts: dict[str, str | None]) -> datetime | Fault:

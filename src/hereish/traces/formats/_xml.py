@@ -21,6 +21,7 @@ EARLY = {
 }
 _DEEPEST = 200
 _LONGEST_BYTES = 1 << 20  # of a tag or a comment
+_BLANK = b" \t\r\n"
 Start = Callable[[str, dict[str, str]], None]
 End = Callable[[str, str], None]
 
@@ -74,9 +75,8 @@ class XmlParser:
         """Yields after each block, so that what has come can be taken."""
         for block in blocks:
             if self._blank:
-                # Strava's files begin with spaces, which XML does not allow.
-                block = block.lstrip(b" \t\r\n")
-                self._blank = not block
+                block = begin_with_declaration(block)
+                self._blank = not block.strip()
             self._feed(block, last=False)
             yield
         if self._blank:
@@ -123,6 +123,18 @@ class XmlParser:
     def _end(self, _: str) -> None:
         self._on_end(self.path[-1], "".join(self._parts.pop()))
         self.path.pop()
+
+
+def begin_with_declaration(block: bytes) -> bytes:
+    """The first bytes of a file; space before the declaration, such as Strava's, comes after it.
+
+    XML does not allow it there. Lines keep their numbers.
+    """
+    rest = block.lstrip(_BLANK)
+    declaration, end, others = rest.partition(b"?>")
+    if len(rest) == len(block) or not end or not declaration.startswith(b"<?xml"):
+        return block if rest else b""
+    return declaration + end + block[: len(block) - len(rest)] + others
 
 
 def ends_early(expected: str, line: int) -> UnreadableFileError:

@@ -60,7 +60,7 @@ def read(source: Source, columns: Columns) -> Iterator[RowBatch]:
         begins = source.part is None or source.part.begin == source.part.head
         units = fields if begins else None
         ahead = len(head.lines) + len(head.ahead)
-        rows = _read_rows(reader, lines, blocks, fields.width, ahead, units)
+        rows = _read_rows(reader, lines, blocks, fields, ahead, units)
         if_empty = NoPointsError(
             "it has a header and no rows",
             expected="a row for each point",
@@ -148,7 +148,7 @@ def _read_rows(
     reader: Any,
     lines: Lines,
     blocks: BlockReader,
-    width: int,
+    fields: FieldPositions,
     ahead: int,
     units: FieldPositions | None,
 ) -> Iterator[RowOrBlock]:
@@ -164,10 +164,12 @@ def _read_rows(
         if row is None:
             return
         line = reader.line_num + lines.taken
-        if len(row) != width:
+        if len(row) != fields.width:
             if line > before + 1:  # a quote spans rows, and nobody knows how many
                 raise _wrong_quotes("its quotes do not fit", before + 1)
-            row = _usable(row, width)
+            row = _usable(row, fields.width)
+        elif not (row[fields.time].strip() or any(map(str.strip, row))):
+            row = None  # as spreadsheets write rows without anything
         if row is None:
             continue
         is_of_units = units is not None and _has_units(row, units)
@@ -187,7 +189,7 @@ def _has_units(row: list[str], at: FieldPositions) -> bool:
 
 def _usable(row: list[str], width: int) -> list[str] | None:
     """A row without empty fields beyond the header; None if it is blank or a comment."""
-    if not row or (len(row) == 1 and not row[0].strip()) or row[0].lstrip().startswith(COMMENT):
+    if not any(map(str.strip, row)) or row[0].lstrip().startswith(COMMENT):
         return None
     while len(row) > width and not row[-1].strip():
         row.pop()

@@ -44,13 +44,15 @@ from hereish.traces.formats._markup import (
     merge_file,
 )
 from hereish.traces.formats._places import parse_position
+from hereish.traces.formats._time_texts import with_date_among
 from hereish.traces.formats._times import TimeParser, tells_time_of_day
 from hereish.traces.formats.base import Format, Source, Writer
 from hereish.traces.guarantee import GuaranteeMetadata
 from hereish.traces.table import RowBatch
 
 _POINT, _LINE, _LINES = "Point", "LineString", "MultiLineString"
-_OTHERS = ("Polygon", "MultiPolygon", "MultiPoint", "GeometryCollection")  # are passed over
+_POINTS = "MultiPoint"
+_OTHERS = ("Polygon", "MultiPolygon", _POINTS, "GeometryCollection")  # are passed over
 _NOWHERE = "null"  # a feature without a place, which is null in place of a geometry
 _GEOMETRIES = (_POINT, _LINE, _LINES, *_OTHERS)
 _WGS84 = re.compile(r"(urn:ogc:def:crs:)?(OGC:([\d.]*:)?CRS84|EPSG:([\d.]*:)?4326)", re.IGNORECASE)
@@ -110,11 +112,23 @@ def parse_json(source: Source) -> Any:
         problem = damaged_file(
             "it ends too early" if early else "its JSON is broken", "JSON", error.lineno
         )
+        if error.msg == "Extra data" and error.doc[error.pos] == "{":
+            problem = several_texts(error.lineno)
     except RecursionError:
         problem = damaged_file("it is nested too deeply", "GeoJSON or MF-JSON")
     except ValueError:  # Python's limit for digits
         problem = damaged_file("one of its numbers is too long", "degrees and times")
     raise problem
+
+
+def several_texts(line: int) -> UnreadableFileError:
+    """Of JSON that is one object per line, under a name that does not say so."""
+    return UnreadableFileError(
+        "it goes on behind its end, as a file of one object per line does",
+        line,
+        expected="a single FeatureCollection or object",
+        remedy="if there is one object per line, name it .geojsonl, or give --format records",
+    )
 
 
 def _as_utf8(data: bytes, encoding: str) -> bytes:
@@ -176,9 +190,12 @@ def _parse_feature(number: int, value: Any) -> _Feature:
     shape = geometry.get("type") if isinstance(geometry, dict) else None
     if geometry is None and "geometry" in value:
         shape = _NOWHERE
+    coordinates = geometry.get("coordinates") if isinstance(geometry, dict) else None
+    if shape == _POINTS and isinstance(coordinates, list) and len(coordinates) == 1:
+        # As databases and QGIS write each point where some layer has several.
+        shape, coordinates = _POINT, coordinates[0]
     if shape in (_NOWHERE, *_OTHERS):
         return _Feature(number, shape, [], known)
-    coordinates = geometry.get("coordinates") if isinstance(geometry, dict) else None
     if shape not in (_POINT, _LINE, _LINES) or not isinstance(coordinates, list):
         return _Feature(number, None, [], known)
     return _Feature(number, shape, coordinates, known)
@@ -201,7 +218,10 @@ class _FeatureReader:
         own = filter(None, (self._own_time(point) for point in points))
         self._time = self._given_time or next(own, None)
         if points and self._time is None and not lines:
-            columns.require("time", _property_names(points, columns))
+            some = _property_names(points, columns)
+            if not any(point.properties for point in points) and columns.time is None:
+                raise no_times()
+            columns.require("time", some)
         self._passed_over = Counter[str]()
         self._has_traces = lines or self._trace is not None
         self._layout = Layout(
@@ -313,7 +333,8 @@ class _FeatureReader:
         """The positions of a feature, each with its time; None where it cannot be read."""
         places, known = feature.coordinates, feature.properties
         if feature.shape == _POINT:
-            return [(places, known.get(self._own_time(feature) or ""))]
+            time = known.get(self._own_time(feature) or "")
+            return [(places, with_date_among(known, time, self._columns))]
         if feature.shape == _LINE:
             return _pair(places, self._times(feature))
         if feature.shape == _LINES:
@@ -322,7 +343,11 @@ class _FeatureReader:
         return [(None, None)]
 
     def _times(self, line: _Feature) -> object:
-        return next((times for times in self._time_lists(line) if isinstance(times, list)), None)
+        lists = (times for times in self._time_lists(line) if isinstance(times, list))
+        times = next(lists, None)
+        # There may not be one for each position, but the line was travelled.
+        self.any_time |= any(any(one) if isinstance(one, list) else one for one in times or ())
+        return times
 
     def _parse_position(
         self, position: Any, time: Any

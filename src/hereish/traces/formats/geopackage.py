@@ -30,6 +30,7 @@ from hereish.traces.formats._bytes import SourceBytes, read_whole
 from hereish.traces.formats._fixes import parse_user
 from hereish.traces.formats._gpkg_writer import METADATA_URI, GpkgWriter
 from hereish.traces.formats._markup import ROWS, json_scalar
+from hereish.traces.formats._time_texts import with_date
 from hereish.traces.formats._times import TimeParser, tells_time_of_day
 from hereish.traces.formats.base import Format, Source, Writer
 from hereish.traces.guarantee import GuaranteeMetadata
@@ -180,7 +181,8 @@ class _BatchBuilder:
         self._roles = list(table.roles)
         self._keep = columns.keep
         self._parser = TimeParser(columns.zone, columns.time_format)
-        roles: dict[str, Any] = table.roles
+        self._date_always = columns.date is not None
+        roles: dict[str, Any] = {name: of for name, of in table.roles.items() if name != "date"}
         self._layout = Layout(geometry=table.geometry, **roles)
         self._time_of_day = columns.must_tell_time_of_day(roles["time"])
         self.any_time = False
@@ -189,7 +191,11 @@ class _BatchBuilder:
         geometry, *others = (list(column) for column in zip(*records, strict=True))
         roles = dict(zip(self._roles, others, strict=False))
         lat, lon = _wkb.decode_points([_without_header(value) for value in geometry])
-        at = [self._parse_time(value) for value in roles["time"]]
+        times = roles["time"]
+        if "date" in roles:
+            pairs = zip(roles["date"], times, strict=True)
+            times = [self._with_date(date, time) for date, time in pairs]
+        at = [self._parse_time(value) for value in times]
         fault: Faults = np.array([t if isinstance(t, Fault) else Fault.NONE for t in at], np.uint8)
         if self._time_of_day:
             known = np.array([tells_time_of_day(value) for value in roles["time"]])
@@ -217,6 +223,11 @@ class _BatchBuilder:
             layout=self._layout,
             done=done,
         )
+
+    def _with_date(self, date: Any, time: Any) -> Any:
+        if not (isinstance(date, str) and isinstance(time, str)):
+            return time
+        return with_date(date, time, always=self._date_always)
 
     def _parse_time(self, value: Any) -> int | Fault:
         known = isinstance(value, (str, int, float))

@@ -41,6 +41,7 @@ from hereish.traces.formats._times import TimeParser
 from hereish.traces.formats._xml import (
     EARLY,
     TokenGuard,
+    begin_with_declaration,
     broken_xml,
     declares_type,
     ends_early,
@@ -164,7 +165,9 @@ class _TrackReader:
         self._guard = TokenGuard(self._parser, "GPX")
 
     def feed(self, block: bytes, *, last: bool = False) -> None:
-        self._blank = self._blank and not block.strip()
+        if self._blank:
+            block = begin_with_declaration(block)
+            self._blank = not block.strip()
         if self._plain is not None:
             block = self._plain.without_points(block)
         problem = self._problem(block, last)

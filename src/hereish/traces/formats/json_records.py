@@ -21,6 +21,7 @@ from hereish.traces.formats._json_kinds import HEAD_BYTES, LISTS, json_kind, rec
 from hereish.traces.formats._json_stream import JsonFile, parse_line
 from hereish.traces.formats._places import NO_PLACE, Place, parse_members, parse_position
 from hereish.traces.formats._text import read_lines
+from hereish.traces.formats._time_texts import with_date_among
 from hereish.traces.formats.base import Format, Source
 from hereish.traces.table import RowBatch
 
@@ -28,6 +29,7 @@ _TIMES = (
     *("tst", "timestamp", "time", "recorded_at", "timestampMs", "datetime", "date", "at", "ts"),
     *("fixTime", "deviceTime"),  # of Traccar
 )
+_ARRIVED = "arrived"  # of a stay, where no other time is known (Polarsteps)
 _NESTED = ("coords", "location")  # members that hold the place, such as those of a browser
 _PLACES = {
     *_NESTED,
@@ -106,8 +108,15 @@ def _batch(item: Any) -> list[Any]:
     """The objects of a line: itself, or those of its list, such as what Overland sends at once."""
     if isinstance(item, dict) and item.keys().isdisjoint(("_type", "geometry", *_PLACES)):
         lists = (item.get(name) for name in LISTS)
-        return next((many for many in lists if isinstance(many, list)), [item])
+        return next(
+            (many for many in lists if isinstance(many, list) and _may_be_fixes(many)), [item]
+        )
     return [item]
+
+
+def _may_be_fixes(many: list[Any]) -> bool:
+    """Whether it may be one of fixes, and not of texts that an event has."""
+    return not many or any(isinstance(one, dict) for one in many)
 
 
 def _fixes(number: int, item: Any, columns: Columns) -> Iterator[FileFix]:
@@ -127,11 +136,13 @@ def _fixes(number: int, item: Any, columns: Columns) -> Iterator[FileFix]:
 
 def _time(fields: Mapping[str, Any], columns: Columns) -> Any:
     if columns.time is not None:
-        return fields.get(columns.time)
+        return with_date_among(fields, fields.get(columns.time), columns)
     usual = next((name for name in _TIMES if fields.get(name) is not None), None)
     if usual is None:
         usual = columns.find("time", [name for name in fields if fields[name] is not None])
-    return None if usual is None else fields[usual]
+    if usual is None and fields.get(_ARRIVED) is not None:
+        usual = _ARRIVED
+    return None if usual is None else with_date_among(fields, fields[usual], columns)
 
 
 def _place(item: Mapping[str, Any], fields: Mapping[str, Any], columns: Columns) -> Place:

@@ -215,7 +215,7 @@ class _PlacemarkReader:
             if time is not None and not _WITH_TIME.fullmatch(time):
                 time = None
             fields = {**placemark.data, **_items(track.arrays, i)}
-            place = _parse_place(text.split())
+            place = _parse_place(_numbers(text))
             yield FileFix(line, time, *place, fields, trace, user, broken=not complete)
 
 
@@ -225,11 +225,17 @@ def _track_ends(placemark: _Placemark, track: _Track) -> Iterator[FileFix]:
     if coords:
         for time, (line, text) in ((placemark.begin, coords[0]), (placemark.end, coords[-1])):
             if time:
-                yield FileFix(line, time, *_parse_place(text.split()), placemark.data)
+                yield FileFix(line, time, *_parse_place(_numbers(text)), placemark.data)
 
 
 def _items(arrays: dict[str, list[str]], i: int) -> dict[str, Any]:
     return {name: values[i] for name, values in arrays.items() if i < len(values)}
+
+
+def _numbers(coord: str) -> list[str]:
+    """Those of a `gx:coord`: between them are spaces, or as in `coordinates` nothing but commas."""
+    numbers = coord.split()
+    return numbers if len(numbers) > 1 else coord.split(",")
 
 
 def _parse_place(numbers: list[str]) -> Place:

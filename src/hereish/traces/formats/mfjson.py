@@ -22,6 +22,7 @@ from hereish.traces.guarantee import GuaranteeMetadata
 from hereish.traces.table import ReleasedRows, RowBatch
 
 _POINT, _COLLECTION = "MovingPoint", "MovingGeometryCollection"
+_POINTS = (_POINT, "MovingGeomPoint", "MovingGeogPoint")  # as MobilityDB calls them
 _CRS = {"type": "Name", "properties": {"name": "urn:ogc:def:crs:OGC:1.3:CRS84"}}
 _TRS = {"type": "Name", "properties": {"name": "urn:ogc:data:time:iso8601"}}
 
@@ -83,13 +84,16 @@ def _fixes(
 
 def _moving_points(feature: Mapping[str, Any]) -> Iterator[tuple[list[Any], list[Any]]]:
     moving = feature.get("temporalGeometry")
-    if moving is None and feature.get("type") in (_POINT, _COLLECTION):
+    if moving is None and feature.get("type") in (*_POINTS, _COLLECTION):
         moving = feature
     if isinstance(moving, dict):
         prisms = moving.get("prisms") if moving.get("type") == _COLLECTION else [moving]
         for prism in prisms if isinstance(prisms, list) else []:
-            if isinstance(prism, dict) and prism.get("type") == _POINT:
-                yield _list(prism.get("coordinates")), _list(prism.get("datetimes"))
+            if isinstance(prism, dict) and prism.get("type") in _POINTS:
+                # MobilityDB writes the stretches of a point that was not always seen as a list.
+                for part in (prism, *_list(prism.get("sequences"))):
+                    if isinstance(part, dict):
+                        yield _list(part.get("coordinates")), _list(part.get("datetimes"))
         return
     geometry = feature.get("geometry")
     if isinstance(geometry, dict) and geometry.get("type") == "LineString":

@@ -1,6 +1,7 @@
 """NMEA 0183: what receivers say in sentences of text, such as $GPRMC and $GPGGA.
 
-RMC has date, time and place; GGA and GLL have no date, and take that of the sentences around them.
+RMC has date, time and place; GGA, GNS and GLL have no date, and take that of the sentences around
+them.
 Several sentences of one second are one fix. Sentences without a fix are left out.
 """
 
@@ -23,8 +24,10 @@ from hereish.traces.table import RowBatch
 _BLOCK_BYTES = 1 << 16
 _LONGEST_LINE = 1 << 16
 _HALF_DAY = timedelta(hours=12)
-_SENTENCE = re.compile(r"[$!]([A-Z][A-Z0-9]{3,7}),([^*]*)(?:\*([0-9A-Fa-f]{2}))?", re.ASCII)
-_HEAD = re.compile(rb"(?:^|[\r\n])[^\r\n$]{0,40}\$[A-Z]{2}(RMC|GGA|GLL|GSA|GSV|VTG|ZDA),")
+_LINE_END = re.compile(rb"\r*\n|\r")
+# Several may stand on a line, where one of the ends of lines was lost.
+_SENTENCE = re.compile(r"[$!]([A-Z][A-Z0-9]{3,7}),([^*$!]*)(?:\*([0-9A-Fa-f]{2}))?", re.ASCII)
+_HEAD = re.compile(rb"(?:^|[\r\n])[^\r\n$]{0,40}\$[A-Z]{2}(RMC|GGA|GNS|GLL|GSA|GSV|VTG|ZDA),")
 _MOST_UNDATED = 1 << 20  # fixes that wait for a date
 _CENTURY = 70  # two digits of a year below are of this century
 
@@ -57,13 +60,16 @@ def _read_lines(file: SourceBytes) -> Iterator[str]:
     """Lines of text; receivers and cables add bytes that are none."""
     rest = b""
     for block in utf8_chunks(file):
-        *lines, rest = (rest + block).split(b"\n")
+        data = rest + block
+        whole = data.rstrip(b"\r")  # after those a line feed may follow
+        *lines, rest = _LINE_END.split(whole)
+        rest += data[len(whole) :]
         for line in lines:
             yield line.decode("latin-1")
         if len(rest) > _LONGEST_LINE:
             raise damaged_file("its lines are too long", "sentences of NMEA")
     if rest:
-        yield rest.decode("latin-1")
+        yield rest.rstrip(b"\r").decode("latin-1")
 
 
 class _SentenceReader:
@@ -93,19 +99,17 @@ class _SentenceReader:
 
     def _parse(self, lines: Iterator[str]) -> Iterator[_Sentence | FileFix]:
         for number, line in enumerate(lines, 1):
-            match = _SENTENCE.search(line)
-            if match is None:
-                continue
-            self._sentences += 1
-            name, body, checksum = match.groups()
-            kind = name[-3:]
-            if kind not in ("RMC", "GGA", "GLL", "ZDA"):
-                continue
-            fields = body.strip().split(",")
-            if checksum is not None and int(checksum, 16) != _checksum(f"{name},{body}"):
-                yield FileFix(number, None, None, None, broken=True)
-            elif len(fields) >= 4:
-                yield _Sentence(number, kind, fields)
+            for match in _SENTENCE.finditer(line):
+                self._sentences += 1
+                name, body, checksum = match.groups()
+                kind = name[-3:]
+                if kind not in ("RMC", "GGA", "GNS", "GLL", "ZDA"):
+                    continue
+                fields = body.strip().split(",")
+                if checksum is not None and int(checksum, 16) != _checksum(f"{name},{body}"):
+                    yield FileFix(number, None, None, None, broken=True)
+                elif len(fields) >= 4:
+                    yield _Sentence(number, kind, fields)
 
     def _fix(self, sentence: _Sentence) -> Iterator[FileFix]:
         fields, day = sentence.fields, None
@@ -114,6 +118,8 @@ class _SentenceReader:
             day = _parse_ddmmyy(_item(fields, 8))
         elif sentence.kind == "GGA":
             valid, at, place = _item(fields, 5) not in ("", "0"), fields[0], fields[1:5]
+        elif sentence.kind == "GNS":  # a letter for each system of satellites
+            valid, at, place = bool(_item(fields, 5).strip("N")), fields[0], fields[1:5]
         else:
             valid, at, place = _item(fields, 5) in ("A", ""), _item(fields, 4), fields[0:4]
         if day is not None:
