@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from concurrent.futures import Future, ProcessPoolExecutor
 from datetime import datetime, timedelta
+from multiprocessing import active_children
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -167,3 +170,32 @@ def test_the_same_seed_gives_the_same_file_whatever_the_jobs(
     assert outs[0] == outs[1]
     sanitize_files([folder], tmp_path / "secure.csv", M, every_s=60.0)
     assert (tmp_path / "secure.csv").read_bytes() != outs[0]
+
+
+@pytest.mark.parametrize("nth", [1, 3])
+def test_a_file_whose_reader_is_killed_is_read_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
+) -> None:
+    """As the system does where memory is short. It was reported as a defect of hereish."""
+    monkeypatch.setattr(reading, "_WORTH_PROCESSES", 0)
+    folder, submitted = tmp_path / "in", []
+    folder.mkdir()
+    for i in range(7):
+        table(folder / f"{i}.csv", rows(f"user {i % 2}", 200, step_s=1.0 + i))
+
+    class Killed(ProcessPoolExecutor):
+        def submit(self, *given: Any, **named: Any) -> Future[Any]:
+            future = super().submit(*given, **named)
+            submitted.append(future)
+            if len(submitted) == nth:
+                for process in active_children():
+                    process.kill()
+                    process.join()
+            return future
+
+    alone, out = tmp_path / "alone.csv", tmp_path / "out.csv"
+    sanitize_files([folder], alone, M, seed=5, every_s=60.0)
+    monkeypatch.setattr(reading, "ProcessPoolExecutor", Killed)
+    sanitize_files([folder], out, M, seed=5, jobs=2, every_s=60.0)
+    assert len(submitted) >= nth
+    assert out.read_bytes() == alone.read_bytes()

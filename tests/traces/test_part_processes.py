@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from multiprocessing.connection import Connection
 
 import pytest
 
@@ -99,6 +101,50 @@ def test_without_room_there_are_fewer_processes(monkeypatch: pytest.MonkeyPatch)
     assert list(results_of_parts(lambda number: number, [1] * 9, 3)) == list(range(9))
     with pytest.raises(LostPartError):
         list(results_of_parts(lambda number: number, [1] * 9, 3))
+
+
+def test_without_room_for_pipes_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> tuple[int, int]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "pipe", refused)
+    with pytest.raises(LostPartError):
+        list(results_of_parts(lambda number: number, [1] * 9, 3))
+
+
+class LateError(TimeoutError):
+    """What many programs raise when an alarm goes off."""
+
+
+@pytest.mark.parametrize("when", ["at a fork", "later"])
+def test_an_alarm_of_the_caller_is_no_failure_of_a_process(
+    when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fork = os.fork
+
+    def too_late(*_: object) -> None:
+        raise LateError
+
+    def alarming() -> int:
+        pid = fork()
+        if pid and when == "at a fork":
+            os.kill(os.getpid(), signal.SIGALRM)
+        return pid
+
+    def half(self: Connection, result: object) -> None:
+        os.write(self.fileno(), struct.pack("!i", 1000) + b"half of it")
+        time.sleep(60)
+
+    monkeypatch.setattr(os, "fork", alarming)
+    monkeypatch.setattr(Connection, "send", half)
+    before = signal.signal(signal.SIGALRM, too_late)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(LateError):
+            list(results_of_parts(lambda number: number, [1] * 9, 2))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 PROGRAM = """

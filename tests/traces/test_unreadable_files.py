@@ -188,6 +188,26 @@ def test_what_the_system_does_not_give_is_one_file_or_all(
         sanitize_files([source / "a.csv"], out, M)
 
 
+def test_files_of_a_folder_that_may_only_be_listed_are_some_of_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = folder(tmp_path / "in", 12, {"shut.csv": GOOD.encode()}), tmp_path / "out.csv"
+    is_file = Path.is_file
+
+    def shut(path: Path) -> bool:
+        if path.name == "shut.csv":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", shut)
+    message = refused(source, out)
+    assert message.startswith("1 of 13 files cannot be read; ")
+    assert "shut.csv: the system does not give it: Permission denied" in message
+    summary = sanitize_files([source], out, M, drop_bad=True)
+    assert len(summary.unreadable) == 1
+    assert summary.points == 12
+
+
 def test_a_damaged_archive_beside_one_large_file_is_not_forgotten(tmp_path: Path) -> None:
     """One large file would be divided between processes, which know of no other."""
     source = folder(tmp_path / "in", 0, {"a.zip": b"PK"})

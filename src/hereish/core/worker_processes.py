@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -22,7 +22,14 @@ from numpy.typing import NDArray
 
 from hereish.core.batch_results import Results, Sanitized
 from hereish.core.chunks import Chunk, Scratch
-from hereish.core.forks import claimed_numbers, end_forks, offer_numbers, start_fork, uninterrupted
+from hereish.core.forks import (
+    as_far_as_there_is_room,
+    claimed_numbers,
+    end_forks,
+    offer_numbers,
+    start_fork,
+    uninterrupted,
+)
 from hereish.core.run import Run
 from hereish.core.types import Floats, Ints
 from hereish.errors import HereishError
@@ -75,25 +82,30 @@ def step_with_forks(
     `check`, if there is one, which this process makes while the others get ready.
     Guarantee: if any of them fails, this fails, and none of them goes on.
     """
-    unclaimed, offered = os.pipe()
+    unclaimed = offered = -1
     gathered = _GatheredResults(out, layout)
     try:
-        for _ in range(workers - 1):
-            gathered.start(begin, unclaimed, offered)
+        with as_far_as_there_is_room():  # otherwise fewer do it
+            unclaimed, offered = os.pipe()
+            for _ in range(workers - 1):
+                gathered.start(begin, unclaimed, offered)
         if check is not None:
             check()
-        offer_numbers(offered, range(blocks))
-        os.close(offered)
-        offered = -1
+        numbers: Iterable[int] = range(blocks)
+        if gathered.are_there_forks:
+            offer_numbers(offered, numbers)
+            os.close(offered)
+            offered = -1
+            numbers = claimed_numbers(unclaimed)
         finish = begin(gathered)
-        for number in claimed_numbers(unclaimed):
+        for number in numbers:
             finish(number)
         gathered.receive_rest()
     finally:
         gathered.end()
-        os.close(unclaimed)
-        if offered >= 0:
-            os.close(offered)
+        for end in (unclaimed, offered):
+            if end >= 0:
+                os.close(end)
 
 
 class _Window:
@@ -128,6 +140,7 @@ class _Fork(NamedTuple):
 
     messages: Connection
     free: int  # where it is told which windows it may fill again
+    waiting: int  # where it reads that; open here, so that nothing is written to a closed pipe
     windows: list[_Window]
 
 
@@ -142,12 +155,12 @@ class _GatheredResults(Results):
         self._pids: list[int] = []
 
     def start(self, begin: Callable[[Results], FinishBlock], unclaimed: int, offered: int) -> None:
-        """Fork this process. The copy steps blocks, and ends."""
+        """Fork this process. The copy steps blocks, and ends. Raises OSError."""
         windows = [_Window(self.columns, self._layout.points) for _ in range(_SLOTS)]
         messages, sent = _wide_pipe()
         waiting, free = os.pipe()
         os.write(free, bytes(range(_SLOTS)))
-        self._all.append(_Fork(messages, free, windows))
+        self._all.append(_Fork(messages, free, waiting, windows))
 
         def act() -> None:
             for end in self._all:  # the parent's, so that they are closed once it has ended
@@ -163,11 +176,12 @@ class _GatheredResults(Results):
         try:
             start_fork(self._pids, act)
             self._forks[messages] = self._all[-1]
-        except OSError:  # there is no room for another process: the others do it
-            pass
         finally:
             sent.close()
-            os.close(waiting)
+
+    @property
+    def are_there_forks(self) -> bool:
+        return bool(self._forks)
 
     def write(
         self, chunk: Chunk, traces: Ints, targets: dict[str, NDArray[Any]], most: Floats
@@ -186,6 +200,8 @@ class _GatheredResults(Results):
             fork = self._forks[messages]
             try:
                 kind, given = messages.recv()
+            except TimeoutError:  # of a handler of the caller; pipes have none
+                raise
             except (EOFError, OSError):  # before a message, or within one
                 raise HereishError(
                     "a worker process ended before its traces were done, and nothing was "
@@ -198,8 +214,7 @@ class _GatheredResults(Results):
                     chunk = Chunk(self._scratch, starts, lengths, done, steps)
                     targets = fork.windows[slot].rectangles(chunk.shape)
                     super().write(chunk, traces, targets, most)
-                    with suppress(BrokenPipeError):  # then it has ended, which is noticed next
-                        os.write(fork.free, bytes([slot]))
+                    os.write(fork.free, bytes([slot]))  # if it has ended, that is noticed next
                 case "refuse":
                     self.refuse(*given)
                 case "store":
@@ -215,6 +230,7 @@ class _GatheredResults(Results):
                 fork = self._all.pop()
                 fork.messages.close()
                 os.close(fork.free)
+                os.close(fork.waiting)
                 fork.windows.clear()
             end_forks(self._pids)
 

@@ -209,7 +209,7 @@ class _Search:
         name = source.below.name
         if is_sidecar(source.below) or recognize(name) is None:
             return None
-        broken = source.path is not None and not source.path.is_file()
+        broken = source.path is not None and not _is_file(source.path)
         form = recognize(name) if broken else recognize_content(name, lambda: _read_head(source))
         if form is None or (self._form is not None and form != self._form):
             return None
@@ -252,6 +252,15 @@ def _walk(folder: Path) -> Iterator[Path]:
                     "and name the folder that it leads to"
                 )
         yield from (Path(place, name) for name in files if not name.startswith("."))
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is a file; in a folder that may only be listed, nobody is told."""
+    try:
+        return path.is_file()
+    except OSError as error:
+        problem = closed_file(error)
+    raise problem
 
 
 def _list_archive(path: Path, inside: tuple[str, ...]) -> list[Member]:

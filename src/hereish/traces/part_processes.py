@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Sequence
-from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Generic, TypeVar
 
-from hereish.core.forks import claimed_numbers, end_forks, offer_numbers, start_fork, uninterrupted
+from hereish.core.forks import (
+    as_far_as_there_is_room,
+    claimed_numbers,
+    end_forks,
+    offer_numbers,
+    start_fork,
+    uninterrupted,
+)
 from hereish.errors import HereishError
 
 _Result = TypeVar("_Result")
@@ -31,22 +37,26 @@ def results_of_parts(
     About twice as many results wait as there are processes. Raises LostPartError.
     Guarantee: however it is left, none of the processes goes on.
     """
-    forks = _PartForks(work, jobs)
+    forks = _PartForks[_Result]()
     try:
+        with as_far_as_there_is_room():  # otherwise fewer do it
+            forks.start(work, jobs)
         yield from forks.results(sizes, jobs)
     finally:
         forks.end()
 
 
 class _PartForks(Generic[_Result]):
-    def __init__(self, work: Callable[[int], _Result], jobs: int) -> None:
-        self._unclaimed, self._offered = os.pipe()
-        self._all_offered = False
+    def __init__(self) -> None:
+        self._unclaimed = self._offered = -1
         self._pids: list[int] = []
         self._sent: list[Connection] = []  # what each of them has sent
-        with suppress(OSError):  # no room for so many processes: fewer do it
-            for _ in range(jobs):
-                self._start(work)
+
+    def start(self, work: Callable[[int], _Result], jobs: int) -> None:
+        """Start so many processes. Raises OSError where there is no room for more."""
+        self._unclaimed, self._offered = os.pipe()
+        for _ in range(jobs):
+            self._start(work)
 
     def _start(self, work: Callable[[int], _Result]) -> None:
         sent, results = Pipe(duplex=False)
@@ -61,15 +71,14 @@ class _PartForks(Generic[_Result]):
         try:
             start_fork(self._pids, act)
             self._sent.append(sent)
-        except OSError:
-            sent.close()
-            raise
         finally:
             results.close()
 
     def results(self, sizes: Sequence[int], jobs: int) -> Generator[_Result, None, None]:
         left, done = list(range(len(sizes))), dict[int, _Result]()
         running = 0
+        if not self._sent:
+            raise LostPartError("there is no room for another process")
         for turn in range(len(sizes)):
             while turn not in done:
                 most = len(sizes) if turn in left else 2 * jobs
@@ -92,22 +101,25 @@ class _PartForks(Generic[_Result]):
         for sent in [end for end in wait(self._sent) if isinstance(end, Connection)]:
             try:
                 found.append(sent.recv())
+            except TimeoutError:  # of a handler of the caller; pipes have none
+                raise
             except (EOFError, OSError):  # before a message, or within one
-                if not self._all_offered:
+                if self._offered >= 0:
                     raise LostPartError("a process ended while parts were left") from None
                 self._sent.remove(sent)
                 sent.close()
         return found
 
     def _offer_no_more(self) -> None:
-        if not self._all_offered:
-            self._all_offered = True
+        if self._offered >= 0:
             os.close(self._offered)
+            self._offered = -1
 
     def end(self) -> None:
         with uninterrupted():
             self._offer_no_more()
-            os.close(self._unclaimed)
+            if self._unclaimed >= 0:
+                os.close(self._unclaimed)
             for sent in self._sent:
                 sent.close()
             end_forks(self._pids)

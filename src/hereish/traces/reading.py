@@ -7,9 +7,10 @@ import gzip
 import signal
 import zlib
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import closing
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, suppress
 from dataclasses import replace
 from multiprocessing import get_context
 from typing import Literal
@@ -142,15 +143,34 @@ def _read_in_processes(sources: Sequence[Source], columns: Columns, jobs: int) -
         try:
             while True:
                 while len(waiting) < 2 * jobs and (source := next(left, None)) is not None:
-                    here = source.size > _LARGEST_MESSAGE or source.path is None
-                    future = None if here else pool.submit(_read_whole_file, source, columns)
-                    waiting.append((source, future))
+                    waiting.append((source, _begin_to_read(pool, source, columns)))
                 if not waiting:
                     return
                 source, future = waiting.popleft()
-                yield from _read_file(source, columns) if future is None else future.result()
+                yield from _events_of(source, columns, future)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _begin_to_read(
+    pool: ProcessPoolExecutor, source: Source, columns: Columns
+) -> Future[list[Event]] | None:
+    if source.size > _LARGEST_MESSAGE or source.path is None:
+        return None
+    try:
+        return pool.submit(_read_whole_file, source, columns)
+    except BrokenProcessPool:
+        return None
+
+
+def _events_of(
+    source: Source, columns: Columns, future: Future[list[Event]] | None
+) -> Iterable[Event]:
+    """Read by another process, or here if there is none: the system may have ended it."""
+    if future is not None:
+        with suppress(BrokenProcessPool):
+            return future.result()
+    return _read_file(source, columns)
 
 
 def _read_ahead(events: Iterator[Event]) -> Iterator[Event]:

@@ -8,6 +8,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -275,6 +276,89 @@ def test_without_room_for_processes_there_is_one(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(os, "fork", refused)
     assert bits(sanitize(m, *data, **given, workers=3)) == bits(alone)
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("room", range(7))
+def test_without_room_for_pipes_there_are_fewer_processes(
+    room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    m = MECHANISMS["fixed rate"]
+    data = of_case(m, RAGGED)
+    given = sources(m, data)["key"]
+    alone = sanitize(m, *data, **given)
+    pipe, made = os.pipe, list[int]()
+
+    def limited() -> tuple[int, int]:
+        made.append(0)
+        if len(made) > room:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return pipe()
+
+    monkeypatch.setattr(os, "pipe", limited)
+    assert bits(sanitize(m, *data, **given, workers=3)) == bits(alone)
+    assert made
+
+
+class LateError(TimeoutError):
+    """What many programs raise when an alarm goes off."""
+
+
+@pytest.mark.usefixtures("small_parts", "idle_parent")
+def test_an_alarm_of_the_caller_is_no_failure_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    m = MECHANISMS["fixed rate"]
+
+    def too_late(*_: object) -> None:
+        raise LateError
+
+    def half(self: Any, *given: Any) -> None:
+        os.write(self._messages.fileno(), struct.pack("!i", 1000) + b"half of it")
+        time.sleep(60)
+
+    monkeypatch.setattr(worker_processes._SentResults, "write", half)
+    before = signal.signal(signal.SIGALRM, too_late)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(LateError):
+            sanitize(m, *of_case(m, RAGGED), workers=2)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+BROKEN_PIPE = """
+import os, signal, sys, time
+import numpy as np
+import hereish
+from hereish.core import batch, worker_processes
+
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as many programs of the command line do
+batch.LANES, batch.POINTS, batch.LEAST_LANES = 16, 60, 1
+parent, send = os.getpid(), worker_processes._SentResults.write
+
+def write(self, *given):
+    send(self, *given)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def claimed(unclaimed, claimed=worker_processes.claimed_numbers):
+    if os.getpid() == parent:
+        time.sleep(1.0)
+        return iter(())
+    return claimed(unclaimed)
+
+worker_processes._SentResults.write, worker_processes.claimed_numbers = write, claimed
+mechanism = hereish.fixed_rate(hereish.Privacy(level=2.3, radius_m=100), 20)
+try:
+    hereish.sanitize(mechanism, np.zeros((400, 2)), np.zeros(400), np.arange(401), workers=2)
+except hereish.HereishError as error:
+    print(error)
+"""
+
+
+def test_a_process_that_is_killed_does_not_end_a_program_that_minds_broken_pipes() -> None:
+    command = [sys.executable, "-c", BROKEN_PIPE]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)  # noqa: S603  # ours
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "ended before its traces were done" in ran.stdout
 
 
 def test_a_script_is_forked_and_one_with_threads_is_not() -> None:
