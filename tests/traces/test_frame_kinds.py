@@ -59,6 +59,21 @@ def test_the_times_may_be_the_index() -> None:
         sanitize_frame(table().rename(columns={"datetime": "when"}).set_index("lat"), M)
 
 
+def test_an_index_comes_before_columns_with_rarer_names() -> None:
+    """Otherwise each row could be a user with a budget of its own, or at the time of its import."""
+    frame = table().rename(columns={"uid": "user", "datetime": "t"})
+    noted = frame.assign(created_at=NOON + timedelta(days=400), participant_id=range(10))
+    expected = sanitize_frame(frame, M, draws=KEY)
+    assert sanitize_frame(noted.set_index("t"), M, draws=KEY).equals(expected)
+    assert sanitize_frame(noted.set_index("user"), M, draws=KEY).equals(expected)
+    for name in (None, "walked"):
+        by_time = noted.set_index("t").rename_axis(name)
+        out = sanitize_frame(by_time, M, draws=KEY).rename(columns={name or "time": "t"})
+        assert out.equals(expected)
+    named = sanitize_frame(noted.set_index("t"), M, time="created_at")
+    assert set(named["created_at"]) == {NOON + timedelta(days=400)}
+
+
 def test_users_and_times_may_be_levels_of_the_index() -> None:
     by_both = table().set_index(["uid", "datetime"])
     out = sanitize_frame(by_both, M, draws=KEY)
