@@ -76,12 +76,6 @@ def frame_of(columns: dict[str, list[Any]]) -> pd.DataFrame:
     return pd.DataFrame({"user": ["ann"] * 3 + ["bob"] * 3, **columns, **places})
 
 
-def instants(column: Any) -> list[datetime]:
-    if isinstance(column, pa.ChunkedArray):
-        return list(column.to_pylist())
-    return [pd.Timestamp(time).to_pydatetime() for time in column.to_list()]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", WRITTEN)
 def test_times_are_read_however_they_are_written(how: str, kind: str, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def row(**changes: str) -> str:
 FILES: dict[str, tuple[str, str | bytes]] = {
     "it is empty": ("in.csv", ""),
     "it has a header and no rows": ("in.csv", HEADER),
+    "blank lines and comments": ("in.csv", "#\n" * 100_001 + HEADER + GOOD),
     "it has numbers, so it is no header": ("in.csv", GOOD),
     "its first line has a single field": ("in.csv", "My track\nof today\n"),
     "its quotes do not fit, or one of its fields is far too long": (
