@@ -289,6 +289,33 @@ def test_no_reason_is_left_out() -> None:
     assert {*FAULT_TEXTS} == {*Fault} - {Fault.NONE}
 
 
+def test_no_module_of_the_readers_is_left_out() -> None:
+    """Whatever they import, at any depth: a new one that raises must be walked, too."""
+    walked = {(FORMATS / module).resolve() for module in MODULES}
+    reached = imported_by("delimited", "gpx")
+    assert len(reached & walked) > 12
+    for path in reached - walked:
+        reasons = raised(ast.parse(path.read_text()))
+        assert all(reason.startswith(ELSEWHERE) for reason in reasons), path.name
+
+
+def imported_by(*readers: str) -> set[Path]:
+    """Their files, and those of `hereish.traces` that they import."""
+    todo = [(FORMATS / f"{name}.py").resolve() for name in readers]
+    reached: set[Path] = set()
+    while todo:
+        path = todo.pop()
+        if path in reached:
+            continue
+        reached.add(path)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+                files = [ROOT / "src" / f"{name.replace('.', '/')}.py" for name in names]
+                todo += [file for file in files if file.is_file() and "/traces/" in str(file)]
+    return reached
+
+
 def raised(tree: ast.Module) -> list[str]:
     """The reasons of all errors in a module; each must say what was expected and what to do."""
     found = []
