@@ -146,6 +146,20 @@ def test_a_tally_shows_what_was_released_and_nothing_of_the_truth() -> None:
     assert FrameTally()._repr_html_().count("<circle") == 0
 
 
+def test_the_picture_of_a_tally_shows_each_place_as_it_came_up() -> None:
+    """A place of fresh noise is not hidden below all the reports that repeat it."""
+    tally = FrameTally()
+    m = hereish.whole_day(PRIVACY, window=hereish.Day("UTC"))
+    out = sanitize_frame(table(60), m, draws=KEY, tally=tally)
+    fresh = {*out[out["kind"] == "hard"][["lat", "lng"]].itertuples(index=False, name=None)}
+    assert len(fresh) < tally.hard + tally.easy
+    html = tally._repr_html_()
+    assert html.count("<circle") == len(out[["lat", "lng"]].drop_duplicates())
+    assert html.count("fill='#d95f02'") == len(fresh)
+    for name, colour in (("fresh noise", "#d95f02"), ("prediction accepted", "#1b9e77")):
+        assert re.search(rf"color:{colour}'>●</span> {name}", html)
+
+
 def test_the_picture_of_a_tally_has_no_seam_at_the_date_line() -> None:
     fiji = table().assign(
         lat=lambda frame: [-17.0, 17.0] * 5, lng=lambda frame: [179.99, -179.99] * 5
