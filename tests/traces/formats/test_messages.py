@@ -19,7 +19,7 @@ from hereish.traces.faults import FAULT_REASONS, FAULT_TEXTS, Fault
 from hereish.traces.files import sanitize_files
 from hereish.traces.formats._times import TimeParser
 from tests.support import hostile_archives
-from tests.support.history_samples import SAMPLES
+from tests.support.history_samples import SAMPLES, zipped
 from tests.support.paths import ROOT
 
 FORMATS = ROOT / "src" / "hereish" / "traces" / "formats"
@@ -106,6 +106,7 @@ FILES: dict[str, tuple[str, str | bytes]] = {
         "in.zip",
         hostile_archives.with_name("../../ab.gpx"),
     ),
+    "characters, which is refused": ("in.zip", zipped({"d/" * 20_000 + "a.gpx": b"<gpx/>"})),
     "it is an encrypted archive": ("in.zip", hostile_archives.encrypted()),
     "by a method that is not read": ("in.zip", hostile_archives.oddly_packed()),
     "it is an archive that unpacks to more than": ("in.zip", hostile_archives.bomb()),
