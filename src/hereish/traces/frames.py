@@ -84,10 +84,11 @@ def sanitize_frame(
     Everything else is left out. Columns that are not named are found by their usual names, as in
     files, and the time may be a pandas index; `user=""` reads no users. A GeoDataFrame of points,
     or of a class derived from it, is read from its geometry and released in its own coordinate
-    system. Times keep their zone; `time_zone` is that of times without one. `every` takes a user's
-    rows at least so far apart. Rows that the budget refused are left out, and so is the index of a
-    pandas frame, which could hold anything. A table that comes in batches takes the same `budgets`
-    for each; otherwise each call spends a budget of its own. A `tally` counts what became of rows.
+    system. Times keep their zone; `time_zone` is that of times without one. Texts, numbers and
+    points in one column are read as in files. `every` takes a user's rows at least so far apart.
+    Rows that the budget refused are left out, and so is the index of a pandas frame, which could
+    hold anything. A table that comes in batches takes the same `budgets` for each; otherwise each
+    call spends a budget of its own. A `tally` counts what became of rows.
 
     DuckDB relations, polars LazyFrames and Arrow readers are streamed, a batch at a time; the rows
     of a reader must be sorted by user and time.
