@@ -59,6 +59,21 @@ def test_the_times_may_be_the_index() -> None:
         sanitize_frame(table().rename(columns={"datetime": "when"}).set_index("lat"), M)
 
 
+def test_an_index_comes_before_columns_with_rarer_names() -> None:
+    """Otherwise each row could be a user with a budget of its own, or at the time of its import."""
+    frame = table().rename(columns={"uid": "user", "datetime": "t"})
+    noted = frame.assign(created_at=NOON + timedelta(days=400), participant_id=range(10))
+    expected = sanitize_frame(frame, M, draws=KEY)
+    assert sanitize_frame(noted.set_index("t"), M, draws=KEY).equals(expected)
+    assert sanitize_frame(noted.set_index("user"), M, draws=KEY).equals(expected)
+    for name in (None, "walked"):
+        by_time = noted.set_index("t").rename_axis(name)
+        out = sanitize_frame(by_time, M, draws=KEY).rename(columns={name or "time": "t"})
+        assert out.equals(expected)
+    named = sanitize_frame(noted.set_index("t"), M, time="created_at")
+    assert set(named["created_at"]) == {NOON + timedelta(days=400)}
+
+
 def test_users_and_times_may_be_levels_of_the_index() -> None:
     by_both = table().set_index(["uid", "datetime"])
     out = sanitize_frame(by_both, M, draws=KEY)
@@ -80,10 +95,11 @@ def test_errors_name_arguments_and_no_options() -> None:
     every: Any = "10min"
     with pytest.raises(ParameterError, match=r"every must be a timedelta, .* found str"):
         sanitize_frame(table(), M, every=every)
-    texts = table().assign(datetime=lambda frame: frame["datetime"].astype(str))
-    for times in (texts, table().assign(datetime=lambda frame: frame["datetime"].astype("int64"))):
-        with pytest.raises(ParameterError, match=r"to_datetime\(..., utc=True\)"):
-            sanitize_frame(times, M)
+    odd = table().assign(datetime="3/6/2025 08:15")
+    with pytest.raises(PointError, match=r"to_datetime takes the format= of texts"):
+        sanitize_frame(odd, M)
+    with pytest.raises(ParameterError, match=r"must hold times, .* found Boolean"):
+        sanitize_frame(odd.assign(datetime=True), M)
 
 
 def test_times_without_a_zone_need_one() -> None:
@@ -94,8 +110,9 @@ def test_times_without_a_zone_need_one() -> None:
     assert out["datetime"].dt.tz is None
     assert out["lat"].equals(sanitize_frame(table(), M, draws=KEY)["lat"])
     twice = naive.assign(datetime=pd.Timestamp("2026-10-25 03:30"))
-    with pytest.raises(PointError, match="clocks are changed"):
-        sanitize_frame(twice, M, time_zone="Europe/Helsinki")
+    first = table().assign(datetime=pd.Timestamp("2026-10-25 00:30Z"))
+    read = sanitize_frame(twice, M, time_zone="Europe/Helsinki", draws=KEY)
+    assert read["lat"].equals(sanitize_frame(first, M, draws=KEY)["lat"])
 
 
 def test_rows_are_thinned_and_counted() -> None:
@@ -127,6 +144,20 @@ def test_a_tally_shows_what_was_released_and_nothing_of_the_truth() -> None:
     assert one._repr_html_() == other._repr_html_()
     assert len(sanitize_frame(moved, M)) == len(out)
     assert FrameTally()._repr_html_().count("<circle") == 0
+
+
+def test_the_picture_of_a_tally_shows_each_place_as_it_came_up() -> None:
+    """A place of fresh noise is not hidden below all the reports that repeat it."""
+    tally = FrameTally()
+    m = hereish.whole_day(PRIVACY, window=hereish.Day("UTC"))
+    out = sanitize_frame(table(60), m, draws=KEY, tally=tally)
+    fresh = {*out[out["kind"] == "hard"][["lat", "lng"]].itertuples(index=False, name=None)}
+    assert len(fresh) < tally.hard + tally.easy
+    html = tally._repr_html_()
+    assert html.count("<circle") == len(out[["lat", "lng"]].drop_duplicates())
+    assert html.count("fill='#d95f02'") == len(fresh)
+    for name, colour in (("fresh noise", "#d95f02"), ("prediction accepted", "#1b9e77")):
+        assert re.search(rf"color:{colour}'>●</span> {name}", html)
 
 
 def test_the_picture_of_a_tally_has_no_seam_at_the_date_line() -> None:

@@ -178,6 +178,28 @@ def test_what_depends_on_lines_before_is_read_from_the_beginning(
     assert joined == []
 
 
+def test_where_no_row_can_be_told_a_file_is_not_searched_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quote that is left open would make a line of text of each row, up to the end."""
+    looked: list[bytes] = []
+    look = _text_parts._Users._user
+
+    def noted(self: Any, line: bytes) -> str | None:
+        looked.append(line)
+        return look(self, line)
+
+    monkeypatch.setattr(_text_parts._Users, "_user", noted)
+    monkeypatch.setattr(_text_parts, "WORTH_BYTES", 1)
+    monkeypatch.setattr(_text_parts, "LEAST_BYTES", 4096)
+    path = tmp_path / "in.csv"
+    path.write_text("user,time,lat,lon\n" + ("text" * 50 + "\n") * 100_000)
+    (source,) = find_sources([str(path)])
+    table = _text_parts.TableText(head_lines=1, delimiter=",", user=0, width=4)
+    assert _text_parts.divide_text(source, table, 2) == ()
+    assert 0 < sum(map(len, looked)) < 2 << 20
+
+
 @pytest.mark.usefixtures("joined")
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 def test_parts_are_the_whole_file_and_cut_between_users(tmp_path: Path, ending: str) -> None:

@@ -134,6 +134,25 @@ def test_what_was_asked_wrongly_is_said_and_nothing_is_written(
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+def test_a_table_that_lost_its_guarantee_is_known_by_its_kinds(
+    folder: Path, tmp_path: Path
+) -> None:
+    """As one that was written to standard output, which has no file beside it."""
+    text = (folder / "true.csv").read_text().splitlines()
+    (tmp_path / "true.csv").write_text("\n".join(text))
+    (tmp_path / "public.csv").write_text((folder / "public.csv").read_text())
+    done = run("show", "public.csv", "true.csv", "-o", "page.html", folder=tmp_path)
+    assert (done.returncode, "swap them" in done.stderr) == (2, True)
+    assert not (tmp_path / "page.html").exists()
+    done = run("show", "true.csv", "public.csv", "-o", "page.html", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    # Kinds of something else, in a file that nothing was sanitised to.
+    other = [text[0] + ",kind,cost", *(line + ",walk,0" for line in text[1:])]
+    (tmp_path / "other.csv").write_text("\n".join(other))
+    done = run("show", "other.csv", "true.csv", "-o", "page.html", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text("old")

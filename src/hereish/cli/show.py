@@ -12,14 +12,14 @@ import click
 
 from hereish.cli._input_options import DROP_BAD, InputOptions, input_options
 from hereish.cli._options import QUIET, Command, output
-from hereish.errors import ParameterError
+from hereish.errors import HereishError, ParameterError
 from hereish.traces.column_names import unit_in_name
 from hereish.traces.columns import Columns
 from hereish.traces.discovery import STANDARD_STREAM
 from hereish.traces.files import load_rows, read_guarantee
 from hereish.traces.formats.registry import recognize
 from hereish.traces.reading import UsersFrom
-from hereish.traces.table import RowBatch
+from hereish.traces.table import RELEASED_KINDS, RowBatch
 from hereish.traces.validate import DropBad
 from hereish.viewer.page import page
 
@@ -59,12 +59,11 @@ def command(true: str, reported: str, out: str, source: InputOptions, quiet: boo
     columns = source.columns(zone)
     # One file that was written has its users in it; several have them in their names again.
     separate = source.users_from if Path(reported).is_dir() else None
-    text = page(
-        load_rows([true], columns, source.form, source.drop_bad, source.users_from),
-        _load_reported(reported, _written(columns), reported_form, separate, source.drop_bad),
-        guarantee,
-        zone,
-    )
+    rows = _load_reported(reported, _written(columns), reported_form, separate, source.drop_bad)
+    if guarantee is None and "kind" not in rows.kept and _has_kinds(true, columns, source):
+        raise _swapped(true, reported)
+    true_rows = load_rows([true], columns, source.form, source.drop_bad, source.users_from)
+    text = page(true_rows, rows, guarantee, zone)
     write_for_owner(path, text)
     if not quiet:
         click.echo(f"{path} contains true positions: it is for the owner's eyes, do not publish it")
@@ -97,10 +96,26 @@ def _check_not_swapped(true: str, reported: str, form: str | None) -> None:
         return
     own_form = None if Path(true).is_dir() or recognize(true) else form
     if read_guarantee(true, own_form) is not None:
-        raise ParameterError(
-            "TRUE must be what hereish sanitize read, and REPORTED what it wrote; found that "
-            f"{true} was written by it, and {reported} was not: swap them"
-        )
+        raise _swapped(true, reported)
+
+
+def _has_kinds(true: str, columns: Columns, source: InputOptions) -> bool:
+    """Whether a file tells kinds of reports, as a table does that lost the file beside it."""
+    if true == STANDARD_STREAM:
+        return False
+    try:
+        rows = _load_reported(true, _written(columns), source.form, None, source.drop_bad)
+    except HereishError:
+        return False  # which is said where it is read as the truth
+    kinds = rows.kept.get("kind")
+    return kinds is not None and set(kinds.tolist()) <= {kind.value for kind in RELEASED_KINDS}
+
+
+def _swapped(true: str, reported: str) -> ParameterError:
+    return ParameterError(
+        "TRUE must be what hereish sanitize read, and REPORTED what it wrote; found that "
+        f"{true} was written by it, and {reported} was not: swap them"
+    )
 
 
 def _written(columns: Columns) -> Columns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 
 # The usual names of columns. A plain `id` is not among them: it may number the rows, and then each
 # row would be a user with a budget of its own.
@@ -109,6 +110,7 @@ def normal_name(name: str) -> str:
     return re.sub(r"[\s.:°_@-]+", "_", bare).strip("_")
 
 
+@cache
 def known_names(role: str) -> frozenset[str]:
     """All names by which a column is found."""
     return frozenset(name for tier in _TIERS for name in tier[role])

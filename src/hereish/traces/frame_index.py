@@ -6,14 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 from hereish.errors import ParameterError
+from hereish.traces.column_names import RARE_NAMES, find_known, normal_name
 from hereish.traces.columns import Columns
 
 
 def with_index_columns(frame: Any, columns: Columns) -> tuple[Any, Columns]:
-    """A pandas frame with its index as columns, if that has what no column has; others as given.
+    """A pandas frame with its index as columns, if that has what no column has by as usual a name.
 
     Of an index of several levels, such as user and time, each that has a name. An index of times
-    is that of the rows, whatever its name, where no column is called so: the columns name it then.
+    is that of the rows, whatever its name, where no column is called so, or only by a rare name:
+    the columns name it then.
     """
     index = getattr(frame, "index", None)
     if index is None or not hasattr(frame, "reset_index"):
@@ -33,17 +35,18 @@ def with_index_columns(frame: Any, columns: Columns) -> tuple[Any, Columns]:
 
 
 def _is_wanted(name: str, frame: Any, columns: Columns) -> bool:
-    """Whether an index is a column that was named, or that is found and no other is."""
+    """Whether an index is a column that was named, or that is found before any other."""
     given = (columns.user, columns.time, columns.lat, columns.lon, *columns.keep)
     if name in given:
         return True
     available = list(frame.columns)
     if columns.time is None and type(frame.index).__name__ == "DatetimeIndex":
-        return columns.find("time", available) is None
+        times = find_known("time", available)
+        # Such as `created_at`, which may be that of the rows and not of the fixes.
+        if all(normal_name(time) in RARE_NAMES["time"] for time in times):
+            return True
     return any(
-        getattr(columns, role) is None
-        and columns.find(role, [name]) is not None
-        and columns.find(role, available) is None
+        getattr(columns, role) is None and find_known(role, [*available, name]) == [name]
         for role in ("user", "time")
     )
 

@@ -1,4 +1,4 @@
-"""Columns of a frame as arrays: places, times and users."""
+"""Columns of a frame as arrays: places and users."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import numpy as np
 
 from hereish.core.spaces import Space, find_point_outside
 from hereish.core.types import Floats, Ints
-from hereish.core.windows import Day
 from hereish.errors import ParameterError, PointError
 from hereish.traces.column_names import unit_in_name
 from hereish.traces.columns import side_column
 from hereish.traces.foreign_errors import replace_foreign_errors
 from hereish.traces.formats._degrees import Axis, in_degrees, parse_degrees, with_sides
+from hereish.traces.formats._wkb import decode_point
+from hereish.traces.formats._wkt import parse_point
 from hereish.traces.names import canonical_name, name_key
 
 _EXACT = 2.0**53  # from here on a float is not one whole number but several
@@ -34,6 +35,26 @@ def read_degrees(table: Any, name: str, axis: Axis) -> Floats:
         letters = ["" if letter is None else str(letter) for letter in table[side].to_list()]
         values = with_sides(values, letters, axis) if letters else values
     return in_degrees(values, unit_in_name(name))
+
+
+def read_points(column: Any) -> Floats:
+    """Latitudes and longitudes of a column of WKT, or of WKB as bytes or hexadecimal digits."""
+    pairs = [_point(value) for value in column.to_list()]
+    points = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+    wrong = np.flatnonzero(~np.isfinite(points).all(axis=1))
+    if len(wrong):
+        raise PointError(
+            f"row {wrong[0]}: its point is missing, or not a single point; expected WKT or WKB in "
+            "WGS 84; nothing was released. To lose nothing, fill it in, or name columns of degrees "
+            "with lat= and lon=; otherwise leave such rows out first"
+        )
+    return points
+
+
+def _point(value: object) -> tuple[float, float]:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return decode_point(bytes(value))
+    return parse_point(value) if isinstance(value, str) else (np.nan, np.nan)
 
 
 def degrees_name(name: str, axis: Axis) -> str:
@@ -78,47 +99,6 @@ def check_places(space: Space, points: Floats) -> None:
             f"row {row}: {problem}; nothing was released. To lose nothing, {remedy}; otherwise "
             "leave such rows out first"
         )
-
-
-def read_times(table: Any, name: str, given_zone: str | None = None) -> tuple[Ints, Floats]:
-    """Each time as a whole number of the column's own unit, to order by, and in seconds."""
-    column = table[name]
-    zone = getattr(column.dtype, "time_zone", None)
-    if given_zone is not None and isinstance(column.dtype, nw.Datetime) and zone is None:
-        Day(given_zone)  # raises with a message if there is no such time zone
-        zone = given_zone
-        naive = column
-        failed = PointError(
-            f"column {name!r} has times that do not exist or exist twice in {zone}, where the "
-            "clocks are changed; give them their offsets; nothing was released"
-        )
-        column = replace_foreign_errors(lambda: naive.dt.replace_time_zone(zone), failed)
-    if not isinstance(column.dtype, nw.Datetime):
-        raise ParameterError(
-            f"column {name!r} must hold times that say their zone, found {column.dtype}; turn them "
-            "into times first, as pandas.to_datetime(..., utc=True) does for texts, and with unit= "
-            "for numbers"
-        )
-    if zone is None:
-        raise ParameterError(
-            f"column {name!r} must hold times that say their zone, found {column.dtype}; "
-            "give them one first with time_zone= (or tz_localize in pandas, dt.replace_time_zone "
-            "in polars)"
-        )
-    error = PointError(f"column {name!r} holds times that cannot be counted; nothing was released")
-    return replace_foreign_errors(lambda: _count_ticks(column), error)
-
-
-def _count_ticks(column: Any) -> tuple[Ints, Floats]:
-    missing = column.is_null().to_numpy()
-    finest = "ns" if column.dtype.time_unit == "ns" else "us"
-    ticks, micros = (
-        column.dt.timestamp(unit).fill_null(0).to_numpy().astype(np.int64)
-        for unit in (finest, "us")
-    )
-    at_s = micros * 1e-6
-    at_s[missing] = np.nan
-    return ticks, at_s
 
 
 def read_users(table: Any, name: str | None) -> tuple[Ints, list[str]]:

@@ -7,7 +7,7 @@ is released of them is computed once: a lazy result would be another release eac
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,10 +35,16 @@ class FrameStream(ABC):
         """The same, as frames have them."""
         return self.names
 
-    def sorted_batches(self, names: Sequence[str], user: str | None, time: str) -> Iterator[Any]:
-        """Arrow tables of these columns by user and time; rows of one time are in one of them."""
+    def sorted_batches(
+        self, names: Sequence[str], user: str | None, time: str, with_times: Callable[[Any], Any]
+    ) -> Iterator[Any]:
+        """Arrow tables of these columns by user and time; rows of one time are in one of them.
+
+        Of each batch, `with_times` makes a table that has instants in the column of times.
+        """
         by = [time] if user is None else [user, time]
-        return _whole_moments(self._batches(names, by), by)
+        tables = map(_as_table, self._batches(names, by))
+        return _whole_moments(map(with_times, tables), by)
 
     @abstractmethod
     def _batches(self, names: Sequence[str], by: Sequence[str]) -> Iterator[Any]:
@@ -132,6 +138,12 @@ class _Relation(FrameStream):
         return duckdb.from_arrow(_concat(parts))
 
 
+def _as_table(batch: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.table(batch) if isinstance(batch, pa.RecordBatch) else batch
+
+
 def _quoted(names: Sequence[str]) -> str:
     return ", ".join('"' + name.replace('"', '""') + '"' for name in names)
 
@@ -152,8 +164,7 @@ def _whole_moments(batches: Iterator[Any], by: Sequence[str]) -> Iterator[Any]:
     nothing = next(iter(batches))
     held: Any = None
     order = _SortCheck(by)
-    for batch in batches:
-        part = pa.table(batch) if isinstance(batch, pa.RecordBatch) else batch
+    for part in batches:
         if not part.num_rows:
             continue
         order.check(part)

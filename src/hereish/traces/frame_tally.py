@@ -30,7 +30,7 @@ class FrameTally:
     easy: int = 0
     untested: int = 0
     guarantee: str = ""
-    _dots: list[tuple[float, float, str]] = field(default_factory=list, repr=False)
+    _dots: dict[tuple[float, float], Kind] = field(default_factory=dict, repr=False)
 
     @property
     def released(self) -> int:
@@ -46,26 +46,29 @@ class FrameTally:
         for kind in _COLOURS:
             count = int(np.count_nonzero(kinds == kind.value))
             setattr(self, kind.value, getattr(self, kind.value) + count)
-        self._add_dots(out.value[out.released], kinds.tolist())
+            self._add_dots(out.value[out.released][kinds == kind.value], kind)
 
-    def _add_dots(self, places: Floats, kinds: list[str]) -> None:
-        step = max(1, len(places) // _MOST_DOTS)
-        chosen = range(0, len(places), step)
-        self._dots += [(float(places[i, 1]), float(places[i, 0]), kinds[i]) for i in chosen]
-        del self._dots[: max(0, len(self._dots) - 2 * _MOST_DOTS)]
+    def _add_dots(self, places: Floats, kind: Kind) -> None:
+        """Each place once, since most reports of some mechanisms repeat an earlier one."""
+        different = np.unique(places[:, 0] + 1j * places[:, 1])
+        step = max(1, -(-len(different) // _MOST_DOTS))
+        for place in different[::step].tolist():
+            self._dots.setdefault((place.imag, place.real), kind)
+        for oldest in list(self._dots)[: max(0, len(self._dots) - 2 * _MOST_DOTS)]:
+            del self._dots[oldest]
 
     def _repr_html_(self) -> str:
         """A table of the counts and a picture of released places, without scripts or links."""
         counts = {
             "rows": self.rows,
             **({"thinned": self.thinned} if self.thinned else {}),
-            "fresh noise (hard)": self.hard,
-            "prediction accepted (easy)": self.easy,
-            "free guess (untested)": self.untested,
+            f"{_mark(Kind.HARD)}fresh noise (hard)": self.hard,
+            f"{_mark(Kind.EASY)}prediction accepted (easy)": self.easy,
+            f"{_mark(Kind.UNTESTED)}free guess (untested)": self.untested,
             "refused by the budget": self.refused,
         }
         lines = "".join(
-            f"<tr><td>{escape(name)}</td><td style='text-align:right'>{count:,}</td></tr>"
+            f"<tr><td>{name}</td><td style='text-align:right'>{count:,}</td></tr>"
             for name, count in counts.items()
         )
         return f"<div><table>{lines}</table>{self._picture()}<p>{escape(self.guarantee)}</p></div>"
@@ -73,7 +76,7 @@ class FrameTally:
     def _picture(self) -> str:
         if not self._dots:
             return ""
-        lon, lat = np.array([dot[:2] for dot in self._dots]).T
+        lon, lat = np.array(list(self._dots)).T
         lon = (lon - lon[0] + 180.0) % 360.0  # those on both sides of the date line are neighbours
         # Degrees of longitude are shorter than those of latitude by this.
         x = (lon - lon.mean()) * np.cos(np.radians(lat.mean()))
@@ -82,11 +85,16 @@ class FrameTally:
         left = _WIDTH / 2 + (x - (x.min() + x.max()) / 2) / size
         top = _HEIGHT / 2 - (y - (y.min() + y.max()) / 2) / size
         dots = "".join(
-            f"<circle cx='{a:.1f}' cy='{b:.1f}' r='2.5' fill='{_COLOURS[Kind(dot[2])]}' "
+            f"<circle cx='{a:.1f}' cy='{b:.1f}' r='2.5' fill='{_COLOURS[kind]}' "
             "fill-opacity='0.6'/>"
-            for a, b, dot in zip(left.tolist(), top.tolist(), self._dots, strict=True)
+            for a, b, kind in zip(left.tolist(), top.tolist(), self._dots.values(), strict=True)
         )
         return (
             f"<svg width='{_WIDTH}' height='{_HEIGHT}' role='img' aria-label='released places' "
             f"style='border:1px solid #8888'>{dots}</svg>"
         )
+
+
+def _mark(kind: Kind) -> str:
+    """The colour of the places that were released so first."""
+    return f"<span style='color:{_COLOURS[kind]}'>●</span> "

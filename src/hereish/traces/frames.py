@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -15,6 +15,7 @@ from hereish.core.randomness import Draws, KeyedDraws, SeededDraws
 from hereish.core.types import Floats, Ints
 from hereish.errors import ParameterError, PointError
 from hereish.traces.budgets import Budgets, check_rows, sanitize_rows, tie_breaker
+from hereish.traces.column_names import find_known
 from hereish.traces.columns import NO_USER, Columns, side_column
 from hereish.traces.foreign_errors import replace_foreign_errors
 from hereish.traces.frame_streams import FrameStream, open_stream
@@ -34,9 +35,10 @@ from hereish.traces.frame_reading import (
     check_places,
     degrees_name,
     read_degrees,
-    read_times,
+    read_points,
     read_users,
 )
+from hereish.traces.frame_times import date_column, read_times, with_instants
 
 Frame = TypeVar("Frame")
 WGS84 = "EPSG:4326"
@@ -82,10 +84,11 @@ def sanitize_frame(
     Everything else is left out. Columns that are not named are found by their usual names, as in
     files, and the time may be a pandas index; `user=""` reads no users. A GeoDataFrame of points,
     or of a class derived from it, is read from its geometry and released in its own coordinate
-    system. Times keep their zone; `time_zone` is that of times without one. `every` takes a user's
-    rows at least so far apart. Rows that the budget refused are left out, and so is the index of a
-    pandas frame, which could hold anything. A table that comes in batches takes the same `budgets`
-    for each; otherwise each call spends a budget of its own. A `tally` counts what became of rows.
+    system. Times keep their zone; `time_zone` is that of times without one. Texts, numbers and
+    points in one column are read as in files. `every` takes a user's rows at least so far apart.
+    Rows that the budget refused are left out, and so is the index of a pandas frame, which could
+    hold anything. A table that comes in batches takes the same `budgets` for each; otherwise each
+    call spends a budget of its own. A `tally` counts what became of rows.
 
     DuckDB relations, polars LazyFrames and Arrow readers are streamed, a batch at a time; the rows
     of a reader must be sorted by user and time.
@@ -139,34 +142,43 @@ def _sanitize_whole(
     if not hasattr(frame, "columns"):
         raise _no_frame(frame)
     frame, columns = with_index_columns(frame, columns)
-    geo = _is_geo(frame)
-    required = ("time",) if geo else ("time", "lat", "lon")
-    table = None if geo else _table(frame)
+    table = None if _is_geo(frame) else _table(frame)
     available = list(map(str, frame.columns)) if table is None else list(table.columns)
-    names = _find_columns(columns, available, required)
+    names = _find_columns(columns, available, places=table is not None)
     options = _Options(mechanism, names.get("user"), names["time"], *about)
     if table is None:
         return _sanitize_geo(frame, options)
-    return _sanitize_plain(table, options, names["lat"], names["lon"])
+    return _sanitize_plain(table, options, names)
 
 
-def _find_columns(
-    columns: Columns, available: Sequence[str], required: Sequence[str]
-) -> dict[str, str]:
+def _find_columns(columns: Columns, available: Sequence[str], *, places: bool) -> dict[str, str]:
     """As in files; the error names arguments in place of options."""
+    point = _point_column(columns, available) if places else None
+    required = ("time", "lat", "lon") if places and point is None else ("time",)
     try:
-        return columns.find_all(available, required)
+        names = columns.find_all(available, required)
+        return names if point is None else {**names, "point": point}
     except ParameterError as error:
         problem = re.sub(r"--lat (\S+) --lon (\S+)", r"lat='\1', lon='\2'", str(error))
         problem = re.sub(r"--([a-z]+)", r"\1=", problem)
     raise ParameterError(problem)
 
 
+def _point_column(columns: Columns, available: Sequence[str]) -> str | None:
+    """The column of points, where none of latitudes or longitudes is named or found."""
+    if columns.lat is not None or columns.lon is not None:
+        return None
+    if any(find_known(axis, available) for axis in ("lat", "lon")):
+        return None
+    found = find_known("point", available)
+    return found[0] if len(found) == 1 else None
+
+
 def _sanitize_stream(
     stream: FrameStream, columns: Columns, mechanism: PredictiveMechanism, about: tuple[Any, ...]
 ) -> Any:
     """Sorted batches one after the other, with the same budgets and the same draws."""
-    names = _find_columns(columns, stream.names, ("time", "lat", "lon"))
+    names = _find_columns(columns, stream.names, places=True)
     keep, order, seed, draws, budgets, zone, thinner, tally = about
     options = _Options(
         mechanism,
@@ -183,27 +195,37 @@ def _sanitize_stream(
     )
     read = [*names.values(), *keep]
     _check_columns(stream, read)
-    owner = names.get("user")
-    sides = [side_column(axis, stream.names) for axis in ("lat", "lon")]
-    read += [side for side in sides if side is not None and side not in read]
-    batches = stream.sorted_batches(read, owner, names["time"])
+    time = names["time"]
+    beside = [side_column(axis, stream.names) for axis in ("lat", "lon")]
+    beside.append(date_column(stream.names, time))
+    read += [name for name in beside if name is not None and name not in read]
+
+    def with_times(batch: Any) -> Any:
+        table = with_instants(nw.from_native(batch, eager_only=True), time, zone)
+        return table.to_native()
+
     return stream.collect(
-        _sanitize_plain(nw.from_native(batch, eager_only=True), options, names["lat"], names["lon"])
-        for batch in batches
+        _sanitize_plain(nw.from_native(batch, eager_only=True), options, names)
+        for batch in stream.sorted_batches(read, names.get("user"), time, with_times)
     )
 
 
-def _sanitize_plain(table: Any, options: _Options, lat: str, lon: str) -> Any:
+def _sanitize_plain(table: Any, options: _Options, names: Mapping[str, str]) -> Any:
     user, time, keep = options.user, options.time, options.keep
+    lat, lon = names.get("lat", "lat"), names.get("lon", "lon")
     out_lat, out_lon = degrees_name(lat, "lat"), degrees_name(lon, "lon")
-    _check_columns(table, [name for name in (user, time, lat, lon, *keep) if name is not None])
+    _check_columns(table, [*names.values(), *keep])
     _check_different([name for name in (user, time, out_lat, out_lon, *keep) if name is not None])
-    points = np.column_stack([read_degrees(table, lat, "lat"), read_degrees(table, lon, "lon")])
+    if "point" in names:
+        points = read_points(table[names["point"]])
+    else:
+        points = np.column_stack([read_degrees(table, lat, "lat"), read_degrees(table, lon, "lon")])
+    table = with_instants(table, time, options.zone)
     out, taken = _sanitize(table, points, options)
     places = {out_lat: out.value[taken.released, 0], out_lon: out.value[taken.released, 1]}
     released = _build_released(table, options, out, taken, places)
-    names = [name for name in (user, time, *places, "kind", "cost", *keep) if name is not None]
-    return _with_guarantee(released.select(*names).to_native(), _describe(out, options))
+    chosen = [name for name in (user, time, *places, "kind", "cost", *keep) if name is not None]
+    return _with_guarantee(released.select(*chosen).to_native(), _describe(out, options))
 
 
 class _Taken(NamedTuple):
@@ -349,6 +371,7 @@ def _sanitize_geo(frame: Any, options: _Options) -> Any:
     names = [name for name in (options.user, options.time, *options.keep) if name is not None]
     _check_columns(table, names)
     points = np.column_stack([places.y, places.x])
+    table = with_instants(table, options.time, options.zone)
     out, taken = _sanitize(table, points, options)
     plain = (
         _build_released(table, options, out, taken, {}).select(*names, "kind", "cost").to_native()

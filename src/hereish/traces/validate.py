@@ -25,7 +25,7 @@ from hereish.traces.names import canonical_name
 from hereish.traces.table import RowBatch
 
 YEAR_US = 365 * 86_400_000_000
-_FIRST_US, _LAST_US = (
+FIRST_US, LAST_US = (
     round(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000 for year in (1900, 2400)
 )
 
@@ -199,7 +199,7 @@ def row_faults(batch: RowBatch) -> Faults:
 def place_and_time_faults(lat: Floats, lon: Floats, at_us: Ints) -> Faults:
     """Whether each place and time can be: on the globe, and of the years of clocks."""
     fault = np.zeros(len(lat), dtype=np.uint8)
-    early, late = at_us < _FIRST_US, at_us > _LAST_US
+    early, late = at_us < FIRST_US, at_us > LAST_US
     fault[early | late] = Fault.YEAR
     lat_out, lon_out = ~(np.abs(lat) <= 90.0), ~(np.abs(lon) <= 180.0)
     fault[lon_out] = Fault.LON_RANGE

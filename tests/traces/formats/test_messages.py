@@ -19,7 +19,7 @@ from hereish.traces.faults import FAULT_REASONS, FAULT_TEXTS, Fault
 from hereish.traces.files import sanitize_files
 from hereish.traces.formats._times import TimeParser
 from tests.support import hostile_archives
-from tests.support.history_samples import SAMPLES
+from tests.support.history_samples import SAMPLES, zipped
 from tests.support.paths import ROOT
 
 FORMATS = ROOT / "src" / "hereish" / "traces" / "formats"
@@ -63,6 +63,7 @@ def row(**changes: str) -> str:
 FILES: dict[str, tuple[str, str | bytes]] = {
     "it is empty": ("in.csv", ""),
     "it has a header and no rows": ("in.csv", HEADER),
+    "blank lines and comments": ("in.csv", "#\n" * 100_001 + HEADER + GOOD),
     "it has numbers, so it is no header": ("in.csv", GOOD),
     "its first line has a single field": ("in.csv", "My track\nof today\n"),
     "its quotes do not fit, or one of its fields is far too long": (
@@ -105,6 +106,7 @@ FILES: dict[str, tuple[str, str | bytes]] = {
         "in.zip",
         hostile_archives.with_name("../../ab.gpx"),
     ),
+    "characters, which is refused": ("in.zip", zipped({"d/" * 20_000 + "a.gpx": b"<gpx/>"})),
     "it is an encrypted archive": ("in.zip", hostile_archives.encrypted()),
     "by a method that is not read": ("in.zip", hostile_archives.oddly_packed()),
     "it is an archive that unpacks to more than": ("in.zip", hostile_archives.bomb()),
@@ -287,6 +289,33 @@ def test_no_reason_is_left_out() -> None:
     # Repeated times are left out and counted; order is that of studies.
     assert {*ROWS, Fault.NONE, Fault.TWICE, Fault.ORDER} == {*Fault}
     assert {*FAULT_TEXTS} == {*Fault} - {Fault.NONE}
+
+
+def test_no_module_of_the_readers_is_left_out() -> None:
+    """Whatever they import, at any depth: a new one that raises must be walked, too."""
+    walked = {(FORMATS / module).resolve() for module in MODULES}
+    reached = imported_by("delimited", "gpx")
+    assert len(reached & walked) > 12
+    for path in reached - walked:
+        reasons = raised(ast.parse(path.read_text()))
+        assert all(reason.startswith(ELSEWHERE) for reason in reasons), path.name
+
+
+def imported_by(*readers: str) -> set[Path]:
+    """Their files, and those of `hereish.traces` that they import."""
+    todo = [(FORMATS / f"{name}.py").resolve() for name in readers]
+    reached: set[Path] = set()
+    while todo:
+        path = todo.pop()
+        if path in reached:
+            continue
+        reached.add(path)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+                files = [ROOT / "src" / f"{name.replace('.', '/')}.py" for name in names]
+                todo += [file for file in files if file.is_file() and "/traces/" in str(file)]
+    return reached
 
 
 def raised(tree: ast.Module) -> list[str]:

@@ -20,6 +20,7 @@ from hereish.traces.faults import UnreadableFileError, damaged_file
 from hereish.traces.foreign_errors import replace_foreign_errors
 
 MOST_MEMBERS = 200_000
+MOST_NAME = 1000  # characters: systems allow a few thousand, and each folder of a name is looked at
 MOST_RATIO = 250  # unpacked bytes per packed byte; text of positions has 5 to 30
 RATIO_FROM_BYTES = 1 << 20  # smaller members may have any
 MOST_NESTED_BYTES = 1 << 30  # of an archive inside an archive, or of a file that must be in memory
@@ -106,6 +107,12 @@ def _check(info: zipfile.ZipInfo) -> None:
             "it is an archive with a file name that leads out of it or cannot be printed, which is "
             "refused",
             "names of files and folders inside of it",
+        )
+    if len(info.filename) > MOST_NAME:
+        raise _refused(
+            f"it is an archive with a file name of more than {MOST_NAME:,} characters, which is "
+            "refused",
+            "names that a disk could have",
         )
     if info.flag_bits & 1:
         raise _refused("it is an encrypted archive", "an archive without a password")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import date, datetime, time
 from typing import Any
 
@@ -20,13 +21,12 @@ from hereish.traces.formats import _wkb
 from hereish.traces.formats._arrow_values import present, values_of
 from hereish.traces.formats._degrees import Axis, in_degrees, parse_all_degrees, with_sides
 from hereish.traces.formats._text import parse_times
-from hereish.traces.formats._time_texts import with_date
-from hereish.traces.formats._times import TimeParser, tells_time_of_day
+from hereish.traces.formats._time_texts import NO_DAYS, with_date
+from hereish.traces.formats._times import TimeParser, clock_instants_us, tells_time_of_day
 from hereish.traces.formats._wkt import parse_points
 from hereish.traces.table import Ids
 
 _LONGEST_BYTES = 1 << 12  # of a name, a number or a time
-_NO_DAYS = (-25_569, -25_568, -25_567, 0)  # since 1970: 30 December 1899 to 1 January 1900
 _DAY = {unit: 86_400 * 1000**power for power, unit in enumerate(("s", "ms", "us", "ns"))}
 _US_IN = {"s": 1_000_000, "ms": 1_000}  # how many microseconds
 _EXACT = 2.0**53  # from here on a float is not one whole number but several
@@ -132,7 +132,7 @@ def _are_undated(column: Any) -> bool:
     if not pa.types.is_timestamp(column.type):
         return False
     days = values_of(column, np.int64)[present(column)] // _DAY[column.type.unit]
-    return bool(np.isin(days, _NO_DAYS).all())
+    return bool(np.isin(days, NO_DAYS).all())
 
 
 def _dates_and_clocks(
@@ -163,17 +163,21 @@ def _counted(column: Any, parser: TimeParser) -> tuple[Ints, Faults]:
 
 def _instants(column: Any, columns: Columns, fault: Faults) -> Ints:
     kind = column.type
-    if kind.tz is None and columns.zone is not None:
-        zone = columns.zone.key
-        column = pc.assume_timezone(column, zone, ambiguous="earliest", nonexistent="earliest")
+    zone = columns.zone if kind.tz is None else None
+    if zone is not None:
+        with suppress(pa.ArrowInvalid):  # of a time that clocks skip
+            column = pc.assume_timezone(column, zone.key, ambiguous="earliest")
+            zone = None
     count = values_of(column, np.int64)
     if column.null_count:
         count = np.where(present(column), count, 0)
     if kind.unit == "ns":
-        return np.asarray(count // 1000)
-    factor = _US_IN.get(kind.unit, 1)
-    fault[np.abs(count) > np.iinfo(np.int64).max // (2 * factor)] = Fault.TIME
-    return np.asarray(count * factor)
+        at_us = np.asarray(count // 1000)
+    else:
+        factor = _US_IN.get(kind.unit, 1)
+        fault[np.abs(count) > np.iinfo(np.int64).max // (2 * factor)] = Fault.TIME
+        at_us = np.asarray(count * factor)
+    return at_us if zone is None else clock_instants_us(at_us, zone)
 
 
 def type_of_ids(kind: Any) -> Any:

@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 from hereish.traces.column_names import USUAL_NAMES, known_names, normal_name
 from hereish.traces.columns import Columns
-from hereish.traces.faults import empty_file
+from hereish.traces.faults import UnreadableFileError, empty_file
 
 DELIMITERS = ",;\t|"  # the first is taken where the header has none of them
 NAMES = "a first line with the names of the columns, such as user,time,lat,lon"
 COMMENT = "#"
 _MOST_LINES = 30  # up to a header
+_MOST_BEFORE = 100_000  # blank lines and comments above the first of these
 _MOST_BETWEEN = 2  # rows between a header and its first row of data: one of units
 _DECLARED = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # the first line of what Excel saves
 
@@ -44,6 +45,13 @@ def read_head(lines: Iterator[str], columns: Columns) -> TableHead:
         elif text and not (text.startswith(COMMENT) and not _names_places(text)):
             break
         before += 1
+        if before > _MOST_BEFORE:
+            raise UnreadableFileError(
+                f"it begins with more than {_MOST_BEFORE:,} blank lines and comments",
+                before,
+                expected=NAMES,
+                remedy="remove the lines before that one",
+            )
     else:
         raise empty_file(f"{NAMES}, and a row for each point")
     head, at = [line], 0

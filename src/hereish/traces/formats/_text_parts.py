@@ -19,6 +19,7 @@ WORTH_BYTES = 32 << 20  # of a file; less is read sooner than processes start
 LEAST_BYTES, MOST_BYTES = 8 << 20, 48 << 20  # of a part
 _LOOK_BYTES = 1 << 16
 _HEAD_BYTES = 1 << 18
+_MOST_WITHOUT_ROW = 1 << 20  # bytes in which there is no row that can be told
 _LEAST_RUN = 8  # rows of a user that stand together, on average, where a file can be divided
 
 
@@ -121,7 +122,7 @@ class _Users:
 
     def _rows(self, at: int) -> Iterator[tuple[int, str]]:
         """Lines that begin after a place, and their users."""
-        rest, begin, started = b"", at, False
+        rest, begin, started, last = b"", at, False, at
         self._file.seek(at)
         while data := self._file.read(_LOOK_BYTES):
             *lines, rest = (rest + data).split(b"\n")
@@ -130,10 +131,11 @@ class _Users:
                 if started:
                     user = self._user(line)
                     if user is not None:
+                        last = here
                         yield here, user
                 started = True
             after = begin + len(rest)
-            if len(rest) > _HEAD_BYTES:
+            if len(rest) > _HEAD_BYTES or after - last > _MOST_WITHOUT_ROW:
                 self.mixed = True
                 return
             self._file.seek(after)

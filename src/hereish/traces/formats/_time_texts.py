@@ -55,7 +55,8 @@ _NAMED_OFFSET = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _BARE_CLOCK = re.compile(rf"(?:T\s*)?{_CLOCK}{_ZONE}", re.IGNORECASE | re.ASCII)
-# The dates that spreadsheets and pandas give to a time of day.
+# The dates that spreadsheets and pandas give to a time of day; and in days since 1970.
+NO_DAYS = (-25_569, -25_568, -25_567, 0)
 _NO_DATE = re.compile(
     r"(?:1899-12-3[01]|1900-01-0[01]|1970-01-01|0?1/0?[01]/1900)[T\s]+(?=\d)", re.ASCII
 )

@@ -26,6 +26,7 @@ from hereish.traces.formats._time_texts import parse_time_text
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_QUARTER_US = 900_000_000
 # A date, and a time if there is one, although it could be a number.
 _COMPACT = re.compile(
     r"(19|20)\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])([0-2]\d[0-5]\d[0-5]\d)?", re.ASCII
@@ -202,6 +203,26 @@ def tells_time_of_day(value: Any) -> bool:
         number = parse_number(text.replace(",", "."))
         return number is not None and (unit_of(number) != EXCEL or number % 1 != 0)
     return _CLOCK.search(text) is not None
+
+
+def clock_instants_us(clock_us: Ints, zone: ZoneInfo) -> Ints:
+    """The instants of clocks in a zone, as texts without an offset are read.
+
+    Of two instants at which clocks show the same, the first; of a time that they skip, the one at
+    which they would have shown it.
+    """
+    quarters, which = np.unique(clock_us // _QUARTER_US, return_inverse=True)
+    shift_us = np.array([_shift_us(quarter, zone) for quarter in quarters.tolist()], dtype=np.int64)
+    return clock_us - shift_us[which.reshape(-1)]
+
+
+def _shift_us(quarter: int, zone: ZoneInfo) -> int:
+    """How far clocks are ahead of UTC; they are changed on the quarter of an hour."""
+    try:
+        moment = EPOCH + timedelta(microseconds=quarter * _QUARTER_US)
+        return (moment.replace(tzinfo=zone).utcoffset() or timedelta()) // _MICROSECOND
+    except (OverflowError, ValueError):
+        return 0  # beyond the years that are taken
 
 
 def format_utc(at_us: Ints) -> list[str]:
