@@ -7,7 +7,7 @@ import gzip
 import math
 import os
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +17,7 @@ import hereish
 from hereish.cli._sanitize_summary import summarise
 from hereish.errors import HereishError, ParameterError, PointError
 from hereish.evaluation import dataset
+from hereish.traces import discovery, files
 from hereish.traces.columns import Columns
 from hereish.traces.files import load_rows, sanitize_files
 from hereish.traces.formats.base import Source
@@ -242,6 +243,28 @@ def test_a_file_that_goes_in_a_later_pass_is_not_forgotten(
         monkeypatch.setattr(Source, "open", vanishing)
         message = refused(source, out, drop_bad="all")
     assert "the files have changed while they were read" in message
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_file_that_has_gone_since_it_was_found_is_one_of_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    source, out = folder(tmp_path / "in", 12), tmp_path / "out.csv"
+    find = discovery.find_inputs
+
+    def find_and_lose(*given: Any, **options: Any) -> Any:
+        gone = source / "z7.csv"
+        gone.write_text(GOOD.format("user 7"))
+        found = find(*given, **options)
+        gone.unlink()
+        return found
+
+    monkeypatch.setattr(files, "find_inputs", find_and_lose)
+    message = refused(source, out, jobs=jobs)
+    assert message.startswith("1 of 12 files cannot be read; ")
+    assert f"z7.csv: the system does not give it: {os.strerror(errno.ENOENT)}" in message
+    done = sanitize_files([source], out, M, jobs=jobs, drop_bad=True)
+    assert (done.points, len(done.unreadable)) == (11, 1)
 
 
 def test_what_is_compared_and_evaluated_leaves_the_same_out(tmp_path: Path) -> None:

@@ -53,7 +53,11 @@ class Source:
         """In bytes, for progress; 0 if unknown."""
         if self.members:
             return self.member_bytes
-        return 0 if self.path is None else self.path.stat().st_size
+        with contextlib.suppress(
+            OSError
+        ):  # it has gone since it was found, which is said when it is opened
+            return 0 if self.path is None else self.path.stat().st_size
+        return 0
 
     def open(self) -> BinaryIO:
         """The bytes of the file, decompressed if its name ends in .gz."""
