@@ -158,11 +158,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """One more than there are cores if everything is run: some tests wait for clocks and disks."""
+    """Two more than there are cores if everything is run: some tests wait for clocks and disks."""
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     if not whole or config.getoption("--quick") or "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
-    return 1 + (os.cpu_count() or 1)
+    return 2 + (os.cpu_count() or 1)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
