@@ -164,7 +164,7 @@ class Validator:
         rest = {source for source, error in self._problems if error.rest_lost}
         if not rest:
             return False
-        sizes = {source: _size(source) for source in self._files}
+        sizes = {source: source.size for source in self._files}
         lost = sum(sizes[source] for source in rest)
         most = _MOST_LOST * len(self._files), _MOST_LOST * sum(sizes.values())
         return len(rest) > most[0] or lost > most[1]
@@ -180,14 +180,6 @@ class Validator:
         fault = next(fault for fault, reason in FAULT_REASONS.items() if reason == most)
         columns = any(source.format.columns for source in self._files)
         return f"To lose nothing, {FAULT_TEXTS[fault].remedy_in(columns=columns)}; "
-
-
-def _size(source: Source) -> int:
-    """Of a file in bytes; 0 if it is gone."""
-    try:
-        return source.size
-    except OSError:
-        return 0
 
 
 def row_faults(batch: RowBatch) -> Faults:

@@ -50,7 +50,7 @@ class Source:
 
     @property
     def size(self) -> int:
-        """In bytes, for progress; 0 if unknown."""
+        """In bytes; 0 if unknown."""
         if self.members:
             return self.member_bytes
         with contextlib.suppress(

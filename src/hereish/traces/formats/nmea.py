@@ -1,8 +1,7 @@
 """NMEA 0183: what receivers say in sentences of text, such as $GPRMC and $GPGGA.
 
 RMC has date, time and place; GGA, GNS and GLL have no date, and take that of the sentences around
-them.
-Several sentences of one second are one fix. Sentences without a fix are left out.
+them. Several sentences of one second are one fix. Sentences without a fix are left out.
 """
 
 from __future__ import annotations
