@@ -314,7 +314,11 @@ def imported_by(*readers: str) -> set[Path]:
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
                 files = [ROOT / "src" / f"{name.replace('.', '/')}.py" for name in names]
-                todo += [file for file in files if file.is_file() and "/traces/" in str(file)]
+                todo += [
+                    file.resolve()
+                    for file in files
+                    if file.is_file() and file.is_relative_to(FORMATS.parent)
+                ]
     return reached
 
 
